@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from linkgauge.errors import EnvironmentLackingError
 from linkgauge.run.machine.private_folder import PrivateFolders
 from linkgauge.run.parent import lossy_pairs
 from linkgauge.run.parent.ending import Ending
 from linkgauge.run.parent.fallback import Fallback
+from linkgauge.run.parent.launch_numbers import LaunchNumbers
 from linkgauge.run.parent.node import Node
 from linkgauge.run.parent.nodes import Nodes
 from linkgauge.run.parent.prepared import Pending
@@ -30,9 +31,9 @@ class NodesInUse:
         statuses: Statuses,
         pending: list[Pending],
         ending: Ending,
-        relaunch: Callable[[Pending], None],
+        numbers: LaunchNumbers,
     ) -> None:
-        """Take the run's nodes and what is pending; `relaunch` gives a launch that changed its next number."""
+        """Take the run's nodes, what is pending, and the numbers that launches get which have changed."""
         self._nodes = nodes
         self._fallback = fallback
         self._folder = folder
@@ -40,7 +41,7 @@ class NodesInUse:
         self._statuses = statuses
         self._pending = pending
         self._ending = ending
-        self._relaunch = relaunch
+        self._numbers = numbers
 
     @property
     def gone(self) -> Mapping[str, str]:
@@ -92,7 +93,7 @@ class NodesInUse:
                 reason = f"node {host} does not answer: {self._nodes.gone[host]}"
                 self._statuses.write(one, entry, "skipped", reason, {NODE_LEFT_OUT: host})
             if left_out and not one.launched:  # what is skipped is of no launch, which would have fewer ranks
-                self._relaunch(one)
+                self._numbers.renew(one)
         lossy = self._nodes.lossy
         lossy_pairs.note(self._folder, lossy, asked)
 
@@ -100,4 +101,4 @@ class NodesInUse:
             self._statuses.write(one, entry, "skipped", lossy[pair], {PAIR_LEFT_OUT: sorted(pair)})
 
         for one in lossy_pairs.part(self._pending, lossy, skip):  # what is skipped is of no launch here either
-            self._relaunch(one)
+            self._numbers.renew(one)

@@ -24,6 +24,7 @@ from linkgauge.run.parent.ending import Ending
 from linkgauge.run.parent.fallback import Fallback, info_after
 from linkgauge.run.parent.launch import Launch
 from linkgauge.run.parent.launch_end import LaunchEnd, load_to_blame, told_as_the_loads
+from linkgauge.run.parent.launch_numbers import LaunchNumbers
 from linkgauge.run.parent.launch_spec import Known, spec_of
 from linkgauge.run.parent.library_choice import log_environment
 from linkgauge.run.parent.load_launches import LoadLaunches, settings_of_load
@@ -57,7 +58,7 @@ class Runner:
         self._prepared = prepared
         self._folder = folder
         self._pending = list(prepared.pending)
-        self._next_number = max((one.number for one in prepared.pending), default=-1) + 1
+        self._numbers = LaunchNumbers(folder, prepared.pending)
         self._devices = prepared.devices
         self._machine = prepared.machine
         self._fallback = Fallback(prepared.mpis, prepared.taken, prepared.started)
@@ -66,7 +67,6 @@ class Runner:
         self._reporter = reporter
         self.ending = Ending(prepared.time_limit, reporter.problem)
         self._told_of_compiling = False
-        self._relaunched: dict[str, int] = dict(folder.info.get("relaunched", {}))
         self._token = new_token()
         pending = self._pending  # not by `self`: in a circle the folder would be held until the process ends
         self._time_left = TimeLeft(
@@ -77,7 +77,7 @@ class Runner:
         self.last_start_problem = ""
         self.records = Records(prepared, folder.info, self.statuses, reporter, self._time_left)
         self.nodes = NodesInUse(
-            nodes, self._fallback, folder, folders, self.statuses, self._pending, self.ending, self._relaunch
+            nodes, self._fallback, folder, folders, self.statuses, self._pending, self.ending, self._numbers
         )
 
     @property
@@ -126,7 +126,7 @@ class Runner:
 
     def _run_planned(self, one: Pending) -> None:
         if one.launched:
-            self._relaunch(one)
+            self._numbers.renew(one)
         start_failures = idle = 0
         first: LaunchEnd | None = None  # of those that could not start
         self._settle(one)
@@ -153,7 +153,7 @@ class Runner:
                 self.last_start_problem = end.start_problem
                 if self.nodes.find_lost(one):
                     self.nodes.leave_out_gone()
-                    self._relaunch(one)
+                    self._numbers.renew(one)
                     continue
                 first = first or end
                 start_failures += 1
@@ -174,7 +174,7 @@ class Runner:
                 return
             self.statuses.leave_out(one)
             if one.entries:
-                self._relaunch(one)
+                self._numbers.renew(one)
 
     def _settle(self, one: Pending) -> None:
         """Plan a launch for what the run goes on with in place of its library."""
@@ -222,12 +222,6 @@ class Runner:
             self._folder.update_info(info_after(self._folder.info, steps, mpi, self._devices))
         self.statuses.skip_held(one)
 
-    def _relaunch(self, one: Pending) -> None:
-        one.number = self._next_number
-        self._next_number += 1
-        self._relaunched[str(one.number)] = one.planned.number
-        self._folder.update_info({"relaunched": self._relaunched})
-
     def _run_launch(self, one: Pending) -> LaunchEnd:
         spec, mpi, env, folders = self._prepare(one)
         if self._prepared.variables_read:
@@ -268,8 +262,7 @@ class Runner:
             if reason:
                 raise EnvironmentLackingError(reason)
             planned = dataclasses.replace(one.planned, settings=settings)
-            pending = Pending.of(planned, [CaseEntry(load.case, 0, 0)], self._next_number)
-            self._next_number += 1
+            pending = Pending.of(planned, [CaseEntry(load.case, 0, 0)], self._numbers.take())
             spec, mpi, env, folders = self._prepare(pending, of_run=False)
             journal = Path(spec.journal).with_name(f"load-{pending.number:05d}.lgj")
             spec = dataclasses.replace(spec, journal=str(journal), load=told, lines=lines, failures={}, end_by=None)
@@ -292,9 +285,8 @@ class Runner:
         for planned, entries in self.records.choices.launches():
             if self.ending.is_due():
                 return
-            one = Pending.of(planned, entries, self._next_number)
+            one = Pending.of(planned, entries, self._numbers.take())
             one.leave_out(self.nodes.gone)
-            self._next_number += 1
             spec, mpi, env, folders = self._prepare(one)
             journal = Path(spec.journal).with_name(f"choices-{one.number:05d}.lgj")
             spec = dataclasses.replace(spec, journal=str(journal))

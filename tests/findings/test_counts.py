@@ -40,9 +40,9 @@ def counts(path: Path) -> tuple[int, dict[str, int]]:
 
 
 def test_as_many_checks_are_counted_whatever_they_give(tmp_path: Path) -> None:
-    well = counts(run_of(tmp_path / "well", lambda _: 390.0))
-    slow_collective = counts(run_of(tmp_path / "slow", lambda case: 40.0 if case.pattern == "allreduce" else 390.0))
-    slow_pairs = counts(run_of(tmp_path / "pairs", lambda case: 100.0 if 3 in case.devices[:2] else 390.0))
+    well = counts(run_of(tmp_path / "well", lambda _: 145.0))
+    slow_collective = counts(run_of(tmp_path / "slow", lambda case: 40.0 if case.pattern == "allreduce" else 145.0))
+    slow_pairs = counts(run_of(tmp_path / "pairs", lambda case: 100.0 if 3 in case.devices[:2] else 145.0))
     assert well[0] == slow_collective[0] == slow_pairs[0]
     assert well[1]["fail"] == 0 < slow_collective[1]["fail"]
     assert slow_pairs[1]["fail"] > 0
@@ -51,7 +51,7 @@ def test_as_many_checks_are_counted_whatever_they_give(tmp_path: Path) -> None:
 def test_what_the_stop_rules_time_ended_was_not_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cut = PAIRS[0]
     path = run_of(
-        tmp_path / "cut", lambda _: 390.0, statuses={cut.case_key: ("timeout", "only 3 samples")},
+        tmp_path / "cut", lambda _: 145.0, statuses={cut.case_key: ("timeout", "only 3 samples")},
     )  # fmt: skip
     assert run_command(["check", str(path)]) == 0
     said = capsys.readouterr().out
@@ -79,7 +79,7 @@ def test_cases_that_the_runs_time_left_are_counted_on_the_first_line_too(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cut = {PAIRS[0].case_key: ("timeout", "only 3 samples")}
-    path = run_of(tmp_path / "left", lambda _: 390.0, statuses=cut)
+    path = run_of(tmp_path / "left", lambda _: 145.0, statuses=cut)
     info = json.loads((path / "run.json").read_text())
     (path / "run.json").write_text(json.dumps(info | {"left": 40}))
     assert run_command(["show", str(path)]) == 0
@@ -92,17 +92,17 @@ def test_nothing_measured_is_unknown_and_a_failure_stays_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     every = {case.case_key: ("timeout", "only 3 samples") for case in (*PAIRS, LARGE)}
-    assert run_command(["check", str(run_of(tmp_path / "all", lambda _: 390.0, statuses=every))]) == 3
+    assert run_command(["check", str(run_of(tmp_path / "all", lambda _: 145.0, statuses=every))]) == 3
     assert capsys.readouterr().out.startswith("UNKNOWN: 13 cases not measured")
     failed = {PAIRS[0].case_key: ("failed", "an error")}
-    path = run_of(tmp_path / "failed", lambda _: 390.0, statuses=failed)
+    path = run_of(tmp_path / "failed", lambda _: 145.0, statuses=failed)
     assert run_command(["check", str(path)]) == 1
     assert "; 1 case failed" in capsys.readouterr().out.splitlines()[0]
     assert verdict_words(check(load_subjects([path]), "").checked).startswith("FAIL: ")
 
 
 def test_cases_that_the_time_limit_left_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = run_of(tmp_path / "left", lambda _: 390.0)
+    path = run_of(tmp_path / "left", lambda _: 145.0)
     info = json.loads((path / "run.json").read_text())
     (path / "run.json").write_text(json.dumps({**info, "left": 7}))
     assert run_command(["check", str(path)]) == 0
@@ -143,7 +143,7 @@ def test_each_group_of_patterns_is_known_once() -> None:
 
 
 def test_not_judged_and_not_measured_name_the_same_groups(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = run_of(tmp_path / "r", lambda _: 390.0)
+    path = run_of(tmp_path / "r", lambda _: 145.0)
     assert run_command(["findings", str(path)]) == 0
     assert "not measured: host copies, memory" in capsys.readouterr().out
 
@@ -152,7 +152,7 @@ def test_two_plain_runs_say_what_could_have_shown_and_what_tells_more(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, repeats in (("a", 1), ("b", 1), ("many-a", 5), ("many-b", 5)):
-        run_of(tmp_path / name, lambda _: 390.0, repeats=repeats)
+        run_of(tmp_path / name, lambda _: 145.0, repeats=repeats)
     run_command(["compare", str(tmp_path / "a"), str(tmp_path / "b")])
     said = capsys.readouterr().out
     assert "Compared: 13 cases, one launch a run: too few to tell a change from chance. A shift below " in said

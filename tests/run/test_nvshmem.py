@@ -357,7 +357,7 @@ SHARED = {"LINKGAUGE_STAND_IN_NVSHMEM_TURNS": "1"}
 @pytest.mark.parametrize(
     ("variables", "refused"),
     [
-        ({}, [('variant = "graph"', "its variants are put, get, signal, collective, device, "),
+        ({}, [('variant = "graph"', "expected one of put, get, signal, collective, device, "),
               ('variant = "collective"', "not for unidirectional; leave --variant collective out"),
               ('variant = "device+p"', "device+p puts a word alone, which is of flag_pingpong"),
               ('source_memory = "pinned"', "NVSHMEM's memory is the devices'"),

@@ -155,7 +155,7 @@ def test_expect_of_a_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
     assert achieved[0]["value_bytes_per_s"] == pytest.approx(groups[0]["case"]["measured_bytes_per_s"])
     assert "of the bound" in output(capsys, *words)
     assert "no sweep" in output(capsys, "expect", str(tmp_path / "run"), "--fits")
-    assert "has its own cases" in error(capsys, *words, "--pattern", "alltoall")
+    assert "own cases: leave out --pattern" in error(capsys, *words, "--pattern", "alltoall")
     assert "--fits needs a run" in error(capsys, "expect", "lumi-g", "--fits")
 
 

@@ -320,5 +320,7 @@ def test_a_line_is_short_whatever_it_states() -> None:
 
 
 def test_a_budget_that_is_too_short_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command(["health", "--budget", "1s"]) == 2
-    assert "expected 5s or more" in capsys.readouterr().err
+    assert run_command(["health", "--budget", "1s"]) == 2  # another name of --time-limit
+    assert "--time-limit '1s': expected 5s or more" in capsys.readouterr().err
+    assert run_command(["health", "--time-limit", "2s"]) == 2
+    assert "--time-limit '2s'" in capsys.readouterr().err

@@ -109,8 +109,8 @@ def expect_command(asked: Question, system: str | None) -> None:
     if system is not None and is_run:
         if asked.of_case() or asked.schedule:
             raise UsageError(
-                "a run has its own cases: --pattern, --devices, --transport, --size, --distribution, --variant, --via "
-                "and what else is a case's, and --schedule go with a system"
+                "a run has its own cases: leave out --pattern, --devices, --schedule and others of a case, or name a "
+                "system in place of the run; --here is this machine"
             )
         with Stages("expect") as stages:
             groups, notes, shown, noun = _of_run(Path(system), asked.system_name, stages)

@@ -44,7 +44,7 @@ _OF_THE_NODE = ("host", "devices", "gpu_state", "links")
 class Health:
     """How long the look may take, what it is to find, and what it is compared with."""
 
-    budget: str = value("TIME", "End within this time.", "60s", flags="--budget --time-limit")
+    budget: str = value("TIME", "End within this time.", "60s", flags="--time-limit --budget")
     loss: float = value("", "Loss of rate to find, as a share.", 0.1, type=FiniteRange(0.01, 0.9))
     history: str | None = value("DATASET", "History to judge by; the run is added unless the node fails.")
     partner: str | None = value("A,B|FILE", "Nodes to measure the network with; two show whose link is slow.")
@@ -58,7 +58,7 @@ class Health:
     "health",
     exits=(Exit.FAIL, Exit.UNKNOWN),
     help="Check this node's paths in a minute: one line and an exit status for a scheduler.",
-    epilog="Example: linkgauge health --budget 45s --history /shared/fleet --partner n1,n2",
+    epilog="Example: linkgauge health --time-limit 45s --history /shared/fleet --partner n1,n2",
 )
 @takes(Health)
 @verbosity_options("Print each case as it ends.")
@@ -73,7 +73,7 @@ def health_command(options: Health, request: Request) -> int:
     budget_s = parse_duration(options.budget) / 1e9
     if budget_s < _LEAST_BUDGET_S:
         given = options.budget
-        raise UsageError(f"--budget '{given}': expected {_LEAST_BUDGET_S:.0f}s or more: a launch takes seconds")
+        raise UsageError(f"--time-limit '{given}': expected {_LEAST_BUDGET_S:.0f}s or more: a launch takes seconds")
     if options.out is not None and options.out.exists():
         raise UsageError(f"{options.out} exists already: give --out a folder that does not")
     if (level := verbosity()) == USUAL:

@@ -120,6 +120,17 @@ def test_a_pair_is_held_to_its_own_link_and_to_no_relay(
     assert status == 3 or "of 64 GB/s, what the links allow" in text
 
 
+def test_ranks_that_a_log_does_not_place_may_be_on_two_nodes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # OSU names no host: 48 GB/s are an adapter's rate, and a ninth of what NVLink carries.
+    heads = ["# OSU MPI-CUDA Bandwidth Test v7.4", "# Send Buffer on DEVICE (D) and Receive Buffer on DEVICE (D)"]
+    (log := tmp_path / "osu.log").write_text("\n".join([*heads, "# Size  Bandwidth (MB/s)", "67108864  48000.00", ""]))
+    got, text = said(capsys, "check", log, "--system", "hgx-h100-8")
+    assert got == 3
+    assert "the log does not say whether its ranks were on one node" in text
+
+
 @pytest.mark.parametrize("what", [{"ranks": 16, "hosts": 2}, {"largest": 1 << 22}], ids=["two-nodes", "small"])
 def test_wires_that_set_no_limit_are_no_all_clear_either(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], what: dict[str, int]

@@ -224,6 +224,7 @@ LEAST_OF_BOUND = 0.5
 """What the best mechanism of a way must reach of its bound: of healthy machines that anyone measured none gave less
 than 0.7 (docs/results, the papers' tables), and half of a link's lanes unused leave less than that."""
 _FULL_SIZE = 16 << 20
+_ON_ONE_NODE = ("copy_engine", "kernel", "staging")
 _WAYS = ("unidirectional", "bidirectional", "host_to_device", "device_to_host")
 
 
@@ -259,12 +260,21 @@ def check_limits(subject: Subject) -> list[Verdict]:
         reason = (
             f"{one.label} reaches {percent(share)} of {rate_text(bound)}, what the links allow, at {size_text(size)}"
         )
-        wrong = wrong_system(facts, share / (1 + one.half_width))
+        wrong = _unplaced(facts, one) if short else wrong_system(facts, share / (1 + one.half_width))
+        short = short and not wrong
         verdicts.append(
             subject.verdict(_outcome(short, wrong), name, "; ".join(filter(None, (reason, wrong))), "its limits",
                             devices=one.devices, shortfall=1 - share / LEAST_OF_BOUND if short else 0.0)
         )  # fmt: skip
     return verdicts
+
+
+def _unplaced(facts: Facts, measure: Measure) -> str:
+    """Say that a log does not name its nodes, where its ranks may have been on several; empty where it does."""
+    of_log = bool(facts.info.get("origin")) and measure.ranks > 1
+    if not of_log or facts.places(measure) or measure.transport in _ON_ONE_NODE:
+        return ""
+    return "the log does not say whether its ranks were on one node"
 
 
 def _outcome(short: bool, wrong: str) -> Outcome:
@@ -285,7 +295,9 @@ def check_collectives(subject: Subject, judged: Container[str] = ()) -> list[Ver
         short = share / max(1e-9, 1 - measure.half_width) < LEAST_OF_LIMIT
         allowed = f"{percent(share)} of {rate_text(limit)}, what the links allow ({bound.rule})"
         reason = f"{allowed}; {percent(LEAST_OF_LIMIT)} is required{bus_words(measure, LEAST_OF_LIMIT * limit)}"
-        wrong = wrong_system(subject.facts, share / (1 + measure.half_width))
+        above = wrong_system(subject.facts, share / (1 + measure.half_width))
+        wrong = _unplaced(subject.facts, measure) if short else above
+        short = short and not wrong
         reason = "; ".join(filter(None, (reason, wrong)))
         verdicts.append(
             subject.verdict(

@@ -157,6 +157,7 @@ def test_a_check_without_a_number_hides_none_of_the_next(tmp_path: Path, before:
     ("name", "text", "words"),
     [
         ("a.txt", "hello", "no file of bars that Linkgauge reads"),
+        ("a.csv", "pattern,size,busbw\nallreduce,8GiB,460\n", "CSV with the columns system, pattern, value"),
         ("a.csv", "system,pattern,value\nx,nothing,1\n", "a.csv:2: expected a pattern"),
         ("a.csv", "system,pattern,value\nx,allreduce,much\n", "a.csv:2: expected numbers"),
         ("a.csv", "system,pattern,value,nodes\nx,allreduce,1,0\n", "a.csv:2: expected numbers"),

@@ -61,7 +61,9 @@ def read_bars(path: Path) -> list[Bar]:
             if not found:
                 raise UsageError(f"{path}: states no bandwidth that a machine must reach")
             return found
-    raise UsageError(f"{path}: no file of bars that Linkgauge reads: expected {READ}")
+    raise UsageError(
+        f"{path}: no file of bars that Linkgauge reads: expected {READ} with the columns {', '.join(_NEEDED)}"
+    )
 
 
 # --- AzNHC -----------------------------------------------------------------------------------------------------------

@@ -210,15 +210,16 @@ def test_whether_a_segment_is_in_use_is_asked_of_maps_where_the_kernel_gives_no_
 
     monkeypatch.setattr(fcntl, "fcntl", without)
     used, unused = segment("used"), segment("unused")
-    for path in (used, unused):
-        path.write_text("x" * 4096)
+    # Mapped as soon as it is there: a run of another test removes what nobody uses.
     script = (
-        "import mmap, sys; f = open(sys.argv[1], 'r+b'); m = mmap.mmap(f.fileno(), 0); print(1, flush=True); input()"
+        "import mmap, sys; f = open(sys.argv[1], 'w+b'); f.truncate(4096); m = mmap.mmap(f.fileno(), 0); "
+        "print(1, flush=True); input()"
     )
     user = subprocess.Popen([sys.executable, "-c", script, str(used)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert user.stdout is not None
         user.stdout.readline()
+        unused.write_text("x" * 4096)
         segments.remove_segments([str(used), str(unused), "/etc/passwd"])
         assert [path.exists() for path in (used, unused, Path("/etc/passwd"))] == [True, False, True]
     finally:

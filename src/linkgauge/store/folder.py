@@ -87,7 +87,10 @@ class RunFolder:
         except PermissionError as error:  # of a folder above it
             raise RunFolderError(f"{path}: {error.strerror}: ask its owner to let you read it (chmod)") from None
         if not is_folder:
-            raise RunFolderError(f"{path}: not a folder: give the run folder that 'linkgauge run' printed")
+            raise RunFolderError(
+                f"{path}: not a folder: give the run folder that 'linkgauge run' printed, or make one of another "
+                f"tool's log: linkgauge import {path}"
+            )
         if not os.path.lexists(path / "run.json"):
             raise RunFolderError(
                 f"{path}: not a run folder (it has no run.json): give the one that 'linkgauge run' printed"

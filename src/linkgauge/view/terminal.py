@@ -271,7 +271,8 @@ def _counts(checked: Checked) -> str:
     beside = [count_text(faults, "fault")] if faults else []
     beside += [f"{count_text(failed, 'case')} failed"] if failed else []
     beside += [f"{count_text(unmeasured, 'case')} not measured"] if unmeasured else []
-    text = "; ".join([*told, *beside])
+    first = not ended["fail"] and checked.exit_status == Exit.FAIL  # what fails is no check
+    text = "; ".join([*beside, *told] if first else [*told, *beside])
     if not text:
         return "no case has a requirement"
     return text + (f"; no requirement for {count_text(checked.unrequired, 'case')}" if checked.unrequired else "")

@@ -260,11 +260,10 @@ def check_limits(subject: Subject) -> list[Verdict]:
         reason = (
             f"{one.label} reaches {percent(share)} of {rate_text(bound)}, what the links allow, at {size_text(size)}"
         )
-        wrong = _unplaced(facts, one) if short else wrong_system(facts, share / (1 + one.half_width))
-        short = short and not wrong
+        outcome, reason = _of_limit(facts, one, share, short, reason)
         verdicts.append(
-            subject.verdict(_outcome(short, wrong), name, "; ".join(filter(None, (reason, wrong))), "its limits",
-                            devices=one.devices, shortfall=1 - share / LEAST_OF_BOUND if short else 0.0)
+            subject.verdict(outcome, name, reason, "its limits", devices=one.devices,
+                            shortfall=1 - share / LEAST_OF_BOUND if outcome == "fail" else 0.0)
         )  # fmt: skip
     return verdicts
 
@@ -277,8 +276,12 @@ def _unplaced(facts: Facts, measure: Measure) -> str:
     return "the log does not say whether its ranks were on one node"
 
 
-def _outcome(short: bool, wrong: str) -> Outcome:
-    return "fail" if short else "unknown" if wrong else "pass"
+def _of_limit(facts: Facts, measure: Measure, share: float, short: bool, reason: str) -> tuple[Outcome, str]:
+    """Return how a share of a limit is judged, and why: unknown where that may be no limit of what was measured."""
+    wrong = _unplaced(facts, measure) if short else wrong_system(facts, share / (1 + measure.half_width))
+    if wrong:
+        return "unknown", f"{reason}; {wrong}"
+    return "fail" if short else "pass", reason
 
 
 def check_collectives(subject: Subject, judged: Container[str] = ()) -> list[Verdict]:
@@ -295,15 +298,12 @@ def check_collectives(subject: Subject, judged: Container[str] = ()) -> list[Ver
         short = share / max(1e-9, 1 - measure.half_width) < LEAST_OF_LIMIT
         allowed = f"{percent(share)} of {rate_text(limit)}, what the links allow ({bound.rule})"
         reason = f"{allowed}; {percent(LEAST_OF_LIMIT)} is required{bus_words(measure, LEAST_OF_LIMIT * limit)}"
-        above = wrong_system(subject.facts, share / (1 + measure.half_width))
-        wrong = _unplaced(subject.facts, measure) if short else above
-        short = short and not wrong
-        reason = "; ".join(filter(None, (reason, wrong)))
+        outcome, reason = _of_limit(subject.facts, measure, share, short, reason)
         verdicts.append(
             subject.verdict(
-                _outcome(short, wrong), case_words(measure), reason, "its limits", measure,
+                outcome, case_words(measure), reason, "its limits", measure,
                 measured=measure.goodput, required=LEAST_OF_LIMIT * limit, unit="B/s", task=task_words(measure),
-                shortfall=1 - share / LEAST_OF_LIMIT if short else 0.0, weak=not short and not wrong,
+                shortfall=1 - share / LEAST_OF_LIMIT if outcome == "fail" else 0.0, weak=outcome == "pass",
             )
         )  # fmt: skip
     return verdicts

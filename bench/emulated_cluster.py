@@ -7,8 +7,8 @@ Each line is a run of linkgauge between namespaces (tests/cluster), MPICH by lib
 algorithm chosen by MPICH's own switch. `simulate`: eight nodes, two a switch, a switch's uplink as narrow as a node's
 link; the library's factor is of the same pattern on two nodes of different switches. That the algorithm was taken is
 told by the bytes that the shapers of a switch's uplink counted. `jobs`: slow-downs beside loads on other nodes.
-`classes`: two groups of two switches of two nodes, of which nobody tells and whose order is drawn, told apart by large
-messages over uplinks narrower by 2 and by 4, and by latency.
+`classes`: two groups of two switches of two nodes, which no file describes and whose order is drawn, distinguished by
+large messages over uplinks narrower by 2 and by 4, and by latency.
 """
 
 from __future__ import annotations

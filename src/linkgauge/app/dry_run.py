@@ -10,6 +10,7 @@ from linkgauge.app.output import TABLE, print_data
 from linkgauge.expect import limits
 from linkgauge.model.case import DIMENSIONS, Case
 from linkgauge.model.device_words import device_noun
+from linkgauge.model.grouped import grouped
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import format_bytes, format_duration
 from linkgauge.model.transports import shown_names
@@ -136,11 +137,8 @@ def print_plan(plan: Plan, prepared: Prepared, *, form: str, expected: Expected 
 
 def _apart(cases: Sequence[Case], text: Callable[[Case], str]) -> dict[str, str]:
     """By case key, of cases whose words are the same, the dimensions that they differ in: ` (window=64)`."""
-    alike: dict[str, list[Case]] = {}
-    for case in cases:
-        alike.setdefault(text(case), []).append(case)
     found = {}
-    for same in (cases for cases in alike.values() if len(cases) > 1):
+    for same in (alike for alike in grouped((text(case), case) for case in cases).values() if len(alike) > 1):
         each = [case.dimensions() for case in same]
         names = [name for name in each[0] if any(one[name] != each[0][name] for one in each)]
         for case, own in zip(same, each, strict=True):

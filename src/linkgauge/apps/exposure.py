@@ -91,6 +91,11 @@ class Exposure:
         return sum(one.exposed_ns for one in self.kinds)
 
     @property
+    def profiled_ns(self) -> float:
+        """The time of the rank's steps in the profile."""
+        return self.busy_ns + self.exposed_ns + self.idle_ns
+
+    @property
     def share(self) -> float:
         """Of computing and waiting for communication."""
         whole = self.busy_ns + self.exposed_ns
@@ -116,18 +121,16 @@ class Exposure:
     def _computes_ns(self, program_ns: float) -> float:
         """What the device computes in the program at least. Without the profiler kernels are quicker, by no more than
         the program is."""
-        profiled_ns = self.busy_ns + self.exposed_ns + self.idle_ns
-        quicker = program_ns / profiled_ns if program_ns and profiled_ns else 1.0
+        quicker = program_ns / self.profiled_ns if program_ns and self.profiled_ns else 1.0
         return min(1.0, max(QUICKER, quicker)) * self.busy_ns
 
     def _advice(self, program_ns: float, beside: Callable[[str], Beside | None] | None) -> Advice:
-        profiled_ns = self.busy_ns + self.exposed_ns + self.idle_ns
         own_exposed = self.exposed_ns - self.waited_ns
-        if self.idle_ns > max(own_exposed, _LITTLE * profiled_ns):
-            return self._without_the_host(program_ns, profiled_ns)
+        if self.idle_ns > max(own_exposed, _LITTLE * self.profiled_ns):
+            return self._without_the_host(program_ns)
         if self.share < _LITTLE:
             return Advice(f"Communication is hidden: no change of it saves more than {percent(self.share, 1)} of both.")
-        of_ns = program_ns or profiled_ns
+        of_ns = program_ns or self.profiled_ns
         if self.waited_ns > _MOST * self.exposed_ns:
             return Advice("Another rank comes later: balance the ranks' work before communication.", 0.0,
                           self.waited_ns, of_ns, "what moves from one rank to another is not known")  # fmt: skip
@@ -149,16 +152,16 @@ class Exposure:
         words = f"{worst.what} outlasts computing: begin it earlier, in smaller buckets (bucket_cap_mb)."
         return Advice(words, 0.0, saved, of_ns, "when its bytes are ready is not known")
 
-    def _without_the_host(self, program_ns: float, profiled_ns: float) -> Advice:
+    def _without_the_host(self, program_ns: float) -> Advice:
         """What launches that cost nothing save: then the GPU computes, and waits at most for all communication and, as
         stages of a pipeline do, for messages of other ranks."""
-        before = (program_ns, program_ns) if program_ns else (_UNPROFILED * profiled_ns, profiled_ns)
+        before = (program_ns, program_ns) if program_ns else (_UNPROFILED * self.profiled_ns, self.profiled_ns)
         staged_ns = sum(one.waited_ns or 0.0 for one in self.kinds if one.pattern in ("send", "receive"))
         gpu_ns = self.busy_ns + self.own_ns + staged_ns
         after = (self._computes_ns(program_ns), _SLOWER * gpu_ns + _GAP_NS * self.launches)
         return Advice(
             "The host decides: make its launches cheaper (CUDA graphs, torch.compile) before communication.",
-            max(0.0, before[0] - after[1]), max(0.0, before[1] - after[0]), program_ns or profiled_ns,
+            max(0.0, before[0] - after[1]), max(0.0, before[1] - after[0]), program_ns or self.profiled_ns,
             "computing and communication may take as long" if program_ns
             else "the profiler slows the host: --program-time says how long the program takes without it",
         )  # fmt: skip

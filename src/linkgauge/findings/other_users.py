@@ -9,6 +9,7 @@ from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.findings.measure import rate_text
 from linkgauge.findings.rule import rule
+from linkgauge.model.grouped import grouped
 from linkgauge.model.listed import listed
 from linkgauge.model.quantity import format_duration as time_text
 from linkgauge.model.quantity import percent
@@ -43,8 +44,7 @@ def other_processes(facts: Facts) -> Iterable[Finding]:
             0.0,
             tuple(device for device in use.devices if device >= 0),
         )
-    for processes in dict.fromkeys(facts.used.stayed.values()):
-        devices = tuple(device for device, here in facts.used.stayed.items() if here == processes)
+    for processes, devices in grouped((here, device) for device, here in facts.used.stayed.items()).items():
         whom = listed([facts.name_of(device) for device in devices], _MOST)
         yield Finding(
             "other_processes",
@@ -55,7 +55,7 @@ def other_processes(facts: Facts) -> Iterable[Finding]:
             0.95,
             "Nothing, if that program rests. Else wait until it is gone.",
             0.0,
-            devices,
+            tuple(devices),
         )
 
 

@@ -90,7 +90,7 @@ class Checked:
 
     @property
     def exit_status(self) -> int:
-        """1 if something falls short; 3 if something, or all of one run, could not be judged; else 0."""
+        """1 if a check fails; 3 if one, or all of one run, is unknown; else 0."""
         if self.count("fail"):
             return Exit.FAIL
         return Exit.UNKNOWN if self.count("unknown") or not self.verdicts or self.weak_runs else Exit.DONE

@@ -100,8 +100,8 @@ def dialect(vendor: str, abi: str) -> str:
 def library_settings(case: Case, dialect: str) -> tuple[Settings, str]:
     """The environment that follows from the case's path and algorithm, and the reason where none is known.
 
-    `dialect` is the MPI library's, which decides how it is told. A word that this library does not know is a reason to
-    skip, not an error: another machine's may. One that none knows is refused before (plan/words.py).
+    `dialect` is the MPI library's, by whose variables it is requested. A word that this library does not know is a
+    reason to skip, not an error: another machine's may. One that none knows is refused before (plan/words.py).
     """
     if not case.path and not case.algorithm:
         return (), ""

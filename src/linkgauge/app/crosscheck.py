@@ -10,7 +10,7 @@ from typing import ClassVar
 import click
 
 from linkgauge.app.command_line import COMMON, argument, command
-from linkgauge.app.options import devices_to_use, repeated, switch, takes, value
+from linkgauge.app.options import devices_to_use, repeated, takes, value
 from linkgauge.app.output import TABLE, form_of_output, print_data
 from linkgauge.app.progress import Stages
 from linkgauge.app.verbosity import verbosity_options

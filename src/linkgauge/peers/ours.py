@@ -7,13 +7,14 @@ import os
 import shutil
 import statistics
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import EnvironmentLackingError, RunFolderError
 from linkgauge.model.case import Case
+from linkgauge.model.grouped import grouped
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.peers.catalog import TWO_ENDED, Counts
 from linkgauge.peers.launch import our_nic, run_logged, why_other_nic
@@ -172,11 +173,12 @@ def _rows_of(rows: Sequence[Row], case: Case) -> Iterator[Row]:
 
 def plan_text(request: Request, rows: Sequence[Row]) -> str:
     """Our cases as a plan file: a table for the sizes of a test that are repeated alike, as often as the peer does."""
-    groups: dict[tuple[object, ...], list[Row]] = defaultdict(list)
-    for row in rows:
+
+    def table(row: Row) -> tuple[object, ...]:
         counts = _counts(request, row)
-        groups[(row.test.name, row.ranks, row.memory, counts.iterations, counts.warmup)].append(row)
-    tables = (_table(request, some) for some in groups.values())
+        return row.test.name, row.ranks, row.memory, counts.iterations, counts.warmup
+
+    tables = (_table(request, some) for some in grouped((table(row), row) for row in rows).values())
     texts = ("\n".join(f"{name} = {_toml(value)}" for name, value in table.items()) for table in tables)
     return "\n\n".join(f"[[case]]\n{text}" for text in texts) + "\n"
 

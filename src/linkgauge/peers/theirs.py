@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog
 from linkgauge.exchange.importers import read_log
+from linkgauge.model.grouped import grouped
 from linkgauge.peers import two_ended
 from linkgauge.peers.catalog import TWO_ENDED, Counts
 from linkgauge.peers.launch import PeerLaunch, find_program, our_ccl, run_logged, started, why_other_nccl
@@ -17,8 +17,9 @@ from linkgauge.peers.request import Request, Row
 _OSU_MEMORY = {"device": "D", "managed": "M", "pageable": "H"}
 _ACCELERATOR = {"cuda": "cuda", "hip": "rocm"}
 _MEMORY_LIMIT = 512 << 20  # what a collective's buffers may take unless -M says more
-_CACHED_TOGETHER = 1 << 20  # bytes of buffers that every GPU's L2 holds, as those of all smaller sizes
-_CACHED_NEVER = 128 << 20  # bytes of which two buffers fill more than any GPU's L2 (B200: 126 MB)
+# Sizes in bytes that may share a launch: up to the first any GPU's L2 holds the buffers, from the second on none
+# (B200: 126 MB).
+_CACHED_TOGETHER, _CACHED_NEVER = 1 << 20, 128 << 20
 
 
 def osu_launches(request: Request, rows: Sequence[Row]) -> Iterator[PeerLaunch]:
@@ -28,12 +29,13 @@ def osu_launches(request: Request, rows: Sequence[Row]) -> Iterator[PeerLaunch]:
     of two need a launch each.
     """
     own_counts = request.iterations is None and request.large_iterations is None and request.warmup is None
-    groups: dict[tuple[object, ...], list[Row]] = defaultdict(list)
-    for row in rows:
+
+    def start(row: Row) -> tuple[object, ...]:
         counts = None if own_counts else request.counts(row)
         odd = row.peer_size // (row.peer_size & -row.peer_size or 1)
-        groups[(row.test.name, row.ranks, row.memory, odd, counts and counts.iterations)].append(row)
-    for some in groups.values():
+        return row.test.name, row.ranks, row.memory, odd, counts and counts.iterations
+
+    for some in grouped((start(row), row) for row in rows).values():
         program = find_program(request.folder, some[0].test.name)
         yield started(request, some, program, [str(program), *_arguments(request, some, own_counts)])
 
@@ -69,12 +71,12 @@ def nccl_launches(request: Request, rows: Sequence[Row]) -> Iterator[PeerLaunch]
     of its src/common.cu), while ours stays in one place. Sizes that a GPU's cache may hold, beside larger ones, would
     miss it: they have a launch each. Two H100, 4 MiB beside 400 MiB: our allreduce took 0.944 of its time.
     """
-    groups: dict[tuple[object, ...], list[Row]] = defaultdict(list)
-    for row in rows:
-        small, large = row.peer_size <= _CACHED_TOGETHER, row.peer_size >= _CACHED_NEVER
-        alone = None if small or large else row.peer_size
-        groups[(row.test.name, row.ranks, request.counts(row).iterations, small, alone)].append(row)
-    for some in groups.values():
+
+    def start(row: Row) -> tuple[object, ...]:
+        shared = min(max(row.peer_size, _CACHED_TOGETHER), _CACHED_NEVER)
+        return row.test.name, row.ranks, request.counts(row).iterations, shared
+
+    for some in grouped((start(row), row) for row in rows).values():
         for factor, chain in chains(sorted(some, key=lambda row: row.peer_size)):
             yield _nccl_launch(request, chain, factor)
 
@@ -119,10 +121,7 @@ NVBANDWIDTH_COUNTS = Counts(_NVBANDWIDTH_SAMPLES * 16, 16)
 def nvbandwidth_launches(request: Request, rows: Sequence[Row]) -> Iterator[PeerLaunch]:
     """A launch for each size."""
     program = find_program(request.folder, "nvbandwidth")
-    by_size: dict[int, list[Row]] = defaultdict(list)
-    for row in rows:
-        by_size[row.size].append(row)
-    for size, some in by_size.items():
+    for size, some in grouped((row.size, row) for row in rows).items():
         tests = [row.test.name for row in some]
         yield PeerLaunch(
             tuple(some),

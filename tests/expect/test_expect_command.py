@@ -186,11 +186,13 @@ def test_copies_through_other_devices_are_expected_as_run_takes_them(capsys: pyt
         assert said in error(capsys, "expect", "v100-dgx-1", *arguments)
 
 
-@pytest.mark.parametrize(("typed", "own"), [("nccl", "ccl"), ("rccl", "ccl"), ("memcpy", "copy_engine")])
+@pytest.mark.parametrize(
+    ("typed", "own"), [("nccl", "ccl"), ("rccl", "ccl"), ("memcpy", "copy_engine"), (" mpi ", "mpi")]
+)
 def test_a_transport_goes_by_the_name_that_screens_give_it(
     typed: str, own: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ("expect", "hgx-h100-4", "--pattern", "alltoall", "--transport")
-    assert output(capsys, *words, typed).startswith(f"alltoall {typed} on GPUs 0-3")
+    assert output(capsys, *words, typed).startswith(f"alltoall {typed.strip()} on GPUs 0-3")
     (found,) = json.loads(output(capsys, *words, typed, "--json"))
     assert found["case"]["transport"] == own

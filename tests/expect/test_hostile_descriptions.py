@@ -304,7 +304,7 @@ OPTIONS = [
     ["lumi-g", "--devices", TOO_MANY],
     *(["lumi-g", "--pattern", p] for p in ("", "alltoal", "alltoall,,", "[red]x[/red]", "\x1b[2J", "x" * 99)),
     *(["lumi-g", "--pattern", f"pairs_{p}", "--devices", "0,1,2"] for p in ("pingpong", "unidirectional")),
-    *(["lumi-g", "--transport", t] for t in ("pigeon", "MPI", "mpi ", "[b]", "\n")),
+    *(["lumi-g", "--transport", t] for t in ("pigeon", "MPI", "m pi", "[b]", "\n")),
     *(["lumi-g", "--size", z] for z in ("x", "-1", "1e400", "1 parsec", "9" * 400, "nan", "0x10")),
     *(["frontier", "--nodes", n] for n in ("0", "-1", "x", "1e9", "9" * 30, "9857")),
     *(["lumi-g", "--root", r, "--pattern", "broadcast"] for r in ("8", "-1", "x", "9" * 30)),

@@ -161,7 +161,7 @@ def _own_name(asked: Question) -> tuple[Question, dict[str, str]]:
     named = DIMENSIONS["transport"].from_text(asked.transport)
     if len(named) != 1:
         raise UsageError(f"--transport {asked.transport}: expected one transport")
-    return dataclasses.replace(asked, transport=str(named[0])), {str(named[0]): asked.transport}
+    return dataclasses.replace(asked, transport=str(named[0])), {str(named[0]): asked.transport.strip()}
 
 
 def _simulated(system: System, case: Mapping[str, Any]) -> list[Answer]:

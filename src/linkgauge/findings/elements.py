@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Hashable
 
 from linkgauge.findings.facts import Facts
@@ -145,7 +146,7 @@ def _add_between(
         host = facts.host_of(device)
         known = facts.devices.get(device)
         nic = facts.wiring.nics.get(known.device_ordinal or 0) if facts.wiring and known else None
-        for of in {None, label if label == among else None}:
+        for of in dict.fromkeys((None, label if label == among else None)):
             if nic:
                 add("nic", (host, nic), direction, index, of)
             add("node", (host,), direction, index, of)
@@ -155,8 +156,8 @@ def _add_between(
     if facts.network is None or not way:
         return
     shared = [not facts.network.alone(host) for host in hosts]  # else what is the switch's is the node's
-    for of in {None, label}:
-        for switch in {name for name, several in zip((way[0][1], way[-1][0]), shared, strict=True) if several}:
+    for of in dict.fromkeys((None, label)):
+        for switch in dict.fromkeys(itertools.compress((way[0][1], way[-1][0]), shared)):
             add("switch", (switch,), "both", index, of)
         for a, b in way[1:-1]:
             if (shared[0] or a != way[0][1]) and (shared[1] or b != way[-1][0]):

@@ -74,7 +74,7 @@ def card_lines(results: Results) -> list[str]:
         there = places.of_row(row)
         if crossing is None or crossing.went_by != NETWORK or len(nodes_of(there)) != len(set(there)):
             continue
-        for place in set(there):
+        for place in dict.fromkeys(there):
             cards = used.setdefault(row.transport, {}).setdefault(place.device, {})
             cards.update(dict.fromkeys(crossing.rails_of.get(place.node, ())))
     near = {transport: {device: tuple(devices[device]) for device in sorted(devices)}

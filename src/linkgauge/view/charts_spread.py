@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from linkgauge.model.patterns import PATTERNS, pattern
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.result import Measured
 from linkgauge.stats import series
 from linkgauge.stats.basics import Floats
@@ -53,10 +53,8 @@ def series_of_rows(results: Results, named: list[tuple[Measured, str]]) -> list[
         if identity not in identities:
             continue
         row, name = identities[identity]
-        info = pattern(row.pattern)
-        keeping = (info, row.ranks, row.case.root, nodes.get(row.launch, True), row.case.groups)
-        every, _ = series.headline(block.only(~block.alone), *keeping)
-        measured, _ = series.headline(block.only(block.measured), *keeping)
+        every, measured = (series.headline_of(block.only(kind), row.case, nodes.get(row.launch, True))[0]
+                           for kind in (~block.alone, block.measured))  # fmt: skip
         found[name] = Noisy(row, name, every, every.size - measured.size + row.warmup_cut)
         if len(found) == len(identities):
             break

@@ -135,6 +135,14 @@ def test_the_doctor_reads_the_fabric_as_discovery_does(monkeypatch: pytest.Monke
     assert opener.fabric_info(types.SimpleNamespace(), 0) is None
 
 
+def test_a_pci_domain_of_more_than_four_digits_is_as_sysfs_writes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_nvml, "open_nvml", Driver)
+    assert [gpu.pci_address for gpu in nvidia_gpus()[0]] == ["0000:18:00.0", "0000:19:00.0"]
+    place = types.SimpleNamespace(busId=b"00010000:AF:00.0")
+    monkeypatch.setattr(Driver, "nvmlDeviceGetPciInfo", lambda self, handle: place)
+    assert {gpu.pci_address for gpu in nvidia_gpus()[0]} == {"10000:af:00.0"}
+
+
 @pytest.mark.parametrize("feature", [0, 1])
 def test_the_doctor_and_run_json_say_whether_confidential_computing_is_on(
     monkeypatch: pytest.MonkeyPatch, feature: int

@@ -80,6 +80,7 @@ class Launcher(abc.ABC):
     word: ClassVar[str] = ""  # its usual program, as messages name it
     says: ClassVar[str] = ""  # what its --version says in small letters; the name decides nothing where all have one
     programs: ClassVar[tuple[str, ...]] = ()  # names that decide
+    job_variable: ClassVar[str] = ""  # that is set in a job of the batch system whose program starts ranks
     starts: ClassVar[tuple[str, ...]] = ()  # vendors of libraries whose own launcher it is; none: starts any
     host_options: ClassVar[tuple[str, ...]] = ()  # by which it is told of hosts
     rank_variables: ClassVar[tuple[str, ...]] = ()  # in which a process that it has started finds its rank
@@ -158,7 +159,8 @@ class Launcher(abc.ABC):
     @classmethod
     def in_allocation(cls) -> Path | None:
         """Return the program where a batch system's allocation is there to start ranks in."""
-        return None
+        program = shutil.which(cls.programs[0]) if cls.job_variable in os.environ else None
+        return None if program is None else Path(program)
 
     @classmethod
     def rank_in(cls, environment: Mapping[str, str]) -> str | None:

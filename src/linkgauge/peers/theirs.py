@@ -9,6 +9,7 @@ from pathlib import Path
 from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog
 from linkgauge.exchange.importers import read_log
+from linkgauge.model.grouped import grouped
 from linkgauge.peers import two_ended
 from linkgauge.peers.catalog import TWO_ENDED, Counts
 from linkgauge.peers.launch import PeerLaunch, find_program, our_ccl, run_logged, started, why_other_nccl
@@ -67,10 +68,7 @@ def nccl_launches(request: Request, rows: Sequence[Row]) -> Iterator[PeerLaunch]
     Its buffers have the largest size of a launch, and it steps through them from one operation to the next (startColl
     of its src/common.cu): only a size alone finds its data where the operation before left it, as ours does.
     """
-    groups: dict[tuple[str, int, int], list[Row]] = defaultdict(list)
-    for row in rows:
-        groups[(row.test.name, row.ranks, request.counts(row).iterations)].append(row)
-    for some in groups.values():
+    for some in grouped(((row.test.name, row.ranks, request.counts(row).iterations), row) for row in rows).values():
         rising = sorted(some, key=lambda row: row.peer_size)
         for factor, chain in [(2, [row]) for row in rising] if request.sizes_apart else chains(rising):
             yield _nccl_launch(request, chain, factor)
@@ -116,10 +114,7 @@ NVBANDWIDTH_COUNTS = Counts(_NVBANDWIDTH_SAMPLES * 16, 16)
 def nvbandwidth_launches(request: Request, rows: Sequence[Row]) -> Iterator[PeerLaunch]:
     """A launch for each size."""
     program = find_program(request.folder, "nvbandwidth")
-    by_size: dict[int, list[Row]] = defaultdict(list)
-    for row in rows:
-        by_size[row.size].append(row)
-    for size, some in by_size.items():
+    for size, some in grouped((row.size, row) for row in rows).items():
         tests = [row.test.name for row in some]
         yield PeerLaunch(
             tuple(some),
@@ -205,11 +200,8 @@ def _read(log: Path, hints: Hints) -> ImportedLog | None:
 def launches_of(request: Request, rows: Sequence[Row], reasons: Reasons) -> list[PeerLaunch]:
     """The launches of one round, a test whose program is not there left out with the reason."""
     found: list[PeerLaunch] = []
-    by_test: dict[str, list[Row]] = {}
-    for row in rows:
-        # nvbandwidth is one program for all of its tests.
-        by_test.setdefault("" if request.peer == "nvbandwidth" else row.test.name, []).append(row)
-    for some in by_test.values():
+    one_program = request.peer == "nvbandwidth"  # for all of its tests
+    for some in grouped(("" if one_program else row.test.name, row) for row in rows).values():
         try:
             found += _LAUNCHES[request.peer](request, some)
         except EnvironmentLackingError as lacking:

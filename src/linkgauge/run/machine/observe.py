@@ -202,13 +202,6 @@ def notable(rows: Iterable[Row]) -> dict[str, Any]:
             words = [VIOLATIONS[row["name"]]]
         elif row["unit"] == COUNTED_ERRORS and grown > 0:
             rose.setdefault(key[0], {})[key[1]] = grown
-        for word in words:
-            said = throttled.setdefault(key[0], [])
-            if word not in said:
-                said.append(word)
-    found: dict[str, Any] = {}
-    if throttled:
-        found["throttled"] = throttled
-    if rose:
-        found["errors_rose"] = rose
-    return found
+        if words:
+            throttled[key[0]] = list(dict.fromkeys([*throttled.get(key[0], ()), *words]))
+    return {name: of for name, of in (("throttled", throttled), ("errors_rose", rose)) if of}

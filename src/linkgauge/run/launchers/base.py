@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from linkgauge.run.parent.mpi_installation import MpiInstallation
 
 
-# A batch system's variables, and the programs of which one starts ranks on its job's nodes. A container in a job has
-# the variables and often none of the programs: MPICH's launcher then waits for srun for ever, and others find no host.
 # What batch systems (PBS, LSF, Grid Engine) and users say of hosts to any MPI library's launcher.
 _HOST_VARIABLES = ("PBS_NODEFILE", "LSB_MCPU_HOSTS", "PE_HOSTFILE", "HYDRA_HOST_FILE", "OMPI_MCA_orte_default_hostfile")
 
@@ -38,7 +36,7 @@ class LaunchRequest:
     `folders`: None where the library's own places are left as they are. `bind`: `none`, or `core` for a core of its own
     for each rank. `hosts`: the nodes, each of which gets as many ranks, one node after the other; none: the launcher's
     own choice. `others_stay`: where the launcher can, it does not end the other ranks when one has died: which that was
-    can then be told. `background`: other launches of the same job go on at the same time, on the same nodes.
+    can then be known. `beside`: other launches of the same job go on at the same time, on the same nodes.
     """
 
     ranks: int

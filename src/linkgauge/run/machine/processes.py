@@ -57,7 +57,7 @@ class EndOf:
 def own_processes() -> list[int]:
     """Ids of all processes of this user that can be looked into, this one left out.
 
-    None where /proc is another PID namespace's: its numbers are here those of other processes, or of none.
+    Empty where /proc is another PID namespace's: its numbers are here those of other processes, or of none.
     """
     if not sees_itself():
         return []

@@ -121,6 +121,14 @@ def test_a_driver_that_answers_some_questions(monkeypatch: pytest.MonkeyPatch) -
     assert memory.value == pytest.approx(3.352e12, rel=1e-3)
 
 
+def test_a_question_that_an_older_pynvml_does_not_know_has_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvml, "open_nvml", Driver)
+    monkeypatch.delattr(pynvml, "nvmlDeviceGetNumaNodeId", raising=False)
+    answers = nvml.read()
+    assert answers is not None
+    assert [device["own_numa"] for device in answers["devices"]] == [None, None]
+
+
 def test_the_doctor_reads_the_fabric_as_discovery_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor_nvml, "open_nvml", Driver)
     monkeypatch.setattr(link_errors, "open_nvml", Driver)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 import os
@@ -65,22 +64,24 @@ def test_one_plan_of_ours_has_every_row_once(peer: str, tmp_path: Path) -> None:
 
 def test_counts_are_those_that_the_peer_is_given(tmp_path: Path) -> None:
     (tmp_path / "all_reduce_perf").touch(mode=0o755)
-    request = request_of("nccl-tests", tmp_path, tmp_path, "all_reduce_perf", sizes=RANGE, iterations=200, warmup=3)
+    request = request_of("nccl-tests", tmp_path, tmp_path, "all_reduce_perf", sizes=RANGE[:6], iterations=200, warmup=3)
     (one,) = launches_of(request, request.rows, {})
     options = dict(itertools.pairwise(one.command))
     (table,) = tomllib.loads(plan_text(request, request.rows))["case"]
     assert table["batch"] * table["stop_samples"] == int(options["-n"]) == 200
     assert table["warmup"] == int(options["-w"]) == 3
-    assert (options["-b"], options["-e"], options["-f"]) == ("8", str(1 << 30), "8")
+    assert (options["-b"], options["-e"], options["-f"]) == ("8", str(256 << 10), "8")
 
 
 def test_large_sizes_take_a_launch_of_their_own_only_when_they_are_counted_apart(tmp_path: Path) -> None:
     (tmp_path / "all_reduce_perf").touch(mode=0o755)
-    apart = request_of("nccl-tests", tmp_path, tmp_path, "all_reduce_perf", sizes=RANGE, large_iterations=20)
-    small, large = launches_of(apart, apart.rows, {})
-    assert [row.size for row in (*small.rows, *large.rows)] == list(RANGE)
-    assert large.rows[0].size > 64 << 10 >= small.rows[-1].size
-    assert "20" in large.command
+    sizes = (*RANGE[:6], *RANGE[-2:])
+    apart = request_of("nccl-tests", tmp_path, tmp_path, "all_reduce_perf", sizes=sizes, large_iterations=20)
+    small, middle, large = launches_of(apart, apart.rows, {})
+    assert [row.size for row in (*small.rows, *middle.rows, *large.rows)] == list(sizes)
+    assert middle.rows[0].size > 64 << 10 >= small.rows[-1].size
+    assert all("20" in some.command for some in (middle, large))
+    assert "20" not in small.command
     counted = [(t["size"], t["batch"] * t["stop_samples"]) for t in tomllib.loads(plan_text(apart, apart.rows))["case"]]
     assert {size: count for sizes, count in counted for size in sizes}[1 << 30] == 20
 
@@ -100,7 +101,7 @@ def test_our_buffers_are_made_as_the_peers_are(tmp_path: Path) -> None:
 def test_each_program_of_nccl_tests_runs_once_a_rank_count_and_count_of_operations(tmp_path: Path) -> None:
     for test in peer_tests("nccl-tests"):
         (tmp_path / test.name).touch(mode=0o755)
-    request = request_of("nccl-tests", tmp_path, tmp_path, sizes=RANGE, ranks=(2, 4))
+    request = request_of("nccl-tests", tmp_path, tmp_path, sizes=RANGE[:6], ranks=(2, 4))
     started = launches_of(request, request.rows, {})
     assert len(started) == 2 * 2 * len(peer_tests("nccl-tests"))  # up to 64 KiB more operations than above
     assert sorted(row.key for one in started for row in one.rows) == sorted(row.key for row in request.rows)
@@ -119,18 +120,16 @@ def test_sizes_that_one_factor_does_not_step_take_several_launches(tmp_path: Pat
     assert measured == [8, 64, 512, 1024, 4096, 5000]
 
 
-def test_sizes_apart_have_a_process_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mpi_of_fakes(monkeypatch)
-    for peer, name in (("nccl-tests", "all_reduce_perf"), ("osu", "osu_latency")):
-        (tmp_path / name).touch(mode=0o755)
-        request = request_of(peer, tmp_path, tmp_path, name, sizes=RANGE, mpi="x" if peer == "osu" else "")
-        assert len(launches_of(request, request.rows, {})) == (2 if peer == "nccl-tests" else 1)
-        apart = dataclasses.replace(request, sizes_apart=True, iterations=10)
-        started = launches_of(apart, apart.rows, {})
-        assert [[row.size for row in one.rows] for one in started] == [[size] for size in RANGE]
-        asked = [dict(itertools.pairwise(one.command)) for one in started]
-        ends = [(one["-b"], one["-e"]) if peer == "nccl-tests" else tuple(one["-m"].split(":")) for one in asked]
-        assert ends == [(str(size), str(size)) for size in RANGE]
+def test_a_size_that_a_cache_may_hold_is_measured_beside_no_larger_one(tmp_path: Path) -> None:
+    (tmp_path / "all_reduce_perf").touch(mode=0o755)
+    mib = 1 << 20
+    sizes = (8, 64, mib // 2, mib, 4 * mib, 40 * mib, 128 * mib, 256 * mib)
+    request = request_of("nccl-tests", tmp_path, tmp_path, "all_reduce_perf", sizes=sizes, iterations=10)
+    started = [[row.size for row in one.rows] for one in launches_of(request, request.rows, {})]
+    assert sorted(size for some in started for size in some) == list(sizes)
+    assert [4 * mib] in started
+    assert [40 * mib] in started
+    assert [128 * mib, 256 * mib] in started
 
 
 def mpi_of_fakes(monkeypatch: pytest.MonkeyPatch) -> None:

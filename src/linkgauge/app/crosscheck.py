@@ -10,7 +10,7 @@ from typing import ClassVar
 import click
 
 from linkgauge.app.command_line import COMMON, argument, command
-from linkgauge.app.options import devices_to_use, repeated, switch, takes, value
+from linkgauge.app.options import devices_to_use, repeated, takes, value
 from linkgauge.app.output import TABLE, form_of_output, print_data
 from linkgauge.app.progress import Stages
 from linkgauge.app.verbosity import verbosity_options
@@ -36,7 +36,6 @@ class Comparison:
     large_iterations: int | None = value(
         "", "Operations above 8 KiB (OSU) or 64 KiB (nccl-tests).", type=click.IntRange(min=1), advanced=True
     )
-    sizes_apart: bool = switch("Start the benchmark anew for each size.", advanced=True)
     warmup: int | None = value("", "Operations before the timed ones.", type=click.IntRange(min=0))
     mpi: str = value("LIBRARY", "MPI library of both sides; threads without it.", "", panel=_LAUNCH)
     devices: str = devices_to_use("Devices, as in 'linkgauge run'.", panel=_LAUNCH)
@@ -125,7 +124,6 @@ def crosscheck_command(asked: Comparison, peer: str) -> None:
         out=results,
         iterations=asked.iterations,
         large_iterations=asked.large_iterations,
-        sizes_apart=asked.sizes_apart,
         buffer=asked.buffer,
         warmup=asked.warmup,
         bind=asked.bind,

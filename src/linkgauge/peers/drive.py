@@ -222,7 +222,6 @@ def _asked(request: Request) -> dict[str, object]:
         "folder": str(request.folder),
         "rows": [row.key for row in request.rows],
         "counts": [request.iterations, request.large_iterations, request.warmup],
-        **({"sizes_apart": True} if request.sizes_apart else {}),
         **({"buffer": request.buffer} if request.peer == "nccl-tests" and request.buffer != "plain" else {}),
         **({"hosts": list(request.hosts)} if request.hosts else {}),
         **({"windows": windows} if windows else {}),

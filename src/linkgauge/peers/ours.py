@@ -7,13 +7,14 @@ import os
 import shutil
 import statistics
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import EnvironmentLackingError, RunFolderError
 from linkgauge.model.case import Case
+from linkgauge.model.grouped import grouped
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.peers.catalog import TWO_ENDED, Counts
 from linkgauge.peers.launch import our_nic, run_logged, why_other_nic
@@ -172,10 +173,8 @@ def _rows_of(rows: Sequence[Row], case: Case) -> Iterator[Row]:
 
 def plan_text(request: Request, rows: Sequence[Row]) -> str:
     """Our cases as a plan file: a table for the sizes of a test that are repeated alike, as often as the peer does."""
-    groups: dict[tuple[object, ...], list[Row]] = defaultdict(list)
-    for row in rows:
-        counts = _counts(request, row)
-        groups[(row.test.name, row.ranks, row.memory, counts.iterations, counts.warmup)].append(row)
+    counted = ((_counts(request, row), row) for row in rows)
+    groups = grouped(((row.test.name, row.ranks, row.memory, of.iterations, of.warmup), row) for of, row in counted)
     tables = (_table(request, some) for some in groups.values())
     texts = ("\n".join(f"{name} = {_toml(value)}" for name, value in table.items()) for table in tables)
     return "\n\n".join(f"[[case]]\n{text}" for text in texts) + "\n"

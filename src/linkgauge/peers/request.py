@@ -106,7 +106,6 @@ class Request:
     bind: str = "none"  # none | core: rank i on the i-th core that is allowed
     max_pairs: int = MAX_PAIRS
     time_limit_s: float | None = None
-    sizes_apart: bool = False  # a process of the peer's for each size
     buffer: str = "allocated"  # allocated | plain
     hosts: tuple[str, ...] = ()  # the nodes, by name; none: this one
     env: Mapping[str, str] = dataclasses.field(default_factory=dict)  # what both sides have besides this process' own

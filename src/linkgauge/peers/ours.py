@@ -173,9 +173,12 @@ def _rows_of(rows: Sequence[Row], case: Case) -> Iterator[Row]:
 
 def plan_text(request: Request, rows: Sequence[Row]) -> str:
     """Our cases as a plan file: a table for the sizes of a test that are repeated alike, as often as the peer does."""
-    counted = ((_counts(request, row), row) for row in rows)
-    groups = grouped(((row.test.name, row.ranks, row.memory, of.iterations, of.warmup), row) for of, row in counted)
-    tables = (_table(request, some) for some in groups.values())
+
+    def table(row: Row) -> tuple[object, ...]:
+        counts = _counts(request, row)
+        return row.test.name, row.ranks, row.memory, counts.iterations, counts.warmup
+
+    tables = (_table(request, some) for some in grouped((table(row), row) for row in rows).values())
     texts = ("\n".join(f"{name} = {_toml(value)}" for name, value in table.items()) for table in tables)
     return "\n\n".join(f"[[case]]\n{text}" for text in texts) + "\n"
 

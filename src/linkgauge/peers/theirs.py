@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -18,8 +17,9 @@ from linkgauge.peers.request import Request, Row
 _OSU_MEMORY = {"device": "D", "managed": "M", "pageable": "H"}
 _ACCELERATOR = {"cuda": "cuda", "hip": "rocm"}
 _MEMORY_LIMIT = 512 << 20  # what a collective's buffers may take unless -M says more
-_CACHED_TOGETHER = 1 << 20  # bytes of buffers that every GPU's L2 holds, as those of all smaller sizes
-_CACHED_NEVER = 128 << 20  # bytes of which two buffers fill more than any GPU's L2 (B200: 126 MB)
+# Sizes in bytes that may share a launch: up to the first any GPU's L2 holds the buffers, from the second on none
+# (B200: 126 MB).
+_CACHED_TOGETHER, _CACHED_NEVER = 1 << 20, 128 << 20
 
 
 def osu_launches(request: Request, rows: Sequence[Row]) -> Iterator[PeerLaunch]:
@@ -29,12 +29,13 @@ def osu_launches(request: Request, rows: Sequence[Row]) -> Iterator[PeerLaunch]:
     of two need a launch each.
     """
     own_counts = request.iterations is None and request.large_iterations is None and request.warmup is None
-    groups: dict[tuple[object, ...], list[Row]] = defaultdict(list)
-    for row in rows:
+
+    def start(row: Row) -> tuple[object, ...]:
         counts = None if own_counts else request.counts(row)
         odd = row.peer_size // (row.peer_size & -row.peer_size or 1)
-        groups[(row.test.name, row.ranks, row.memory, odd, counts and counts.iterations)].append(row)
-    for some in groups.values():
+        return row.test.name, row.ranks, row.memory, odd, counts and counts.iterations
+
+    for some in grouped((start(row), row) for row in rows).values():
         program = find_program(request.folder, some[0].test.name)
         yield started(request, some, program, [str(program), *_arguments(request, some, own_counts)])
 
@@ -71,12 +72,11 @@ def nccl_launches(request: Request, rows: Sequence[Row]) -> Iterator[PeerLaunch]
     miss it: they have a launch each. Two H100, 4 MiB beside 400 MiB: our allreduce took 0.944 of its time.
     """
 
-    def together(row: Row) -> tuple[object, ...]:
-        small, large = row.peer_size <= _CACHED_TOGETHER, row.peer_size >= _CACHED_NEVER
-        alone = None if small or large else row.peer_size
-        return row.test.name, row.ranks, request.counts(row).iterations, small, alone
+    def start(row: Row) -> tuple[object, ...]:
+        shared = min(max(row.peer_size, _CACHED_TOGETHER), _CACHED_NEVER)
+        return row.test.name, row.ranks, request.counts(row).iterations, shared
 
-    for some in grouped((together(row), row) for row in rows).values():
+    for some in grouped((start(row), row) for row in rows).values():
         for factor, chain in chains(sorted(some, key=lambda row: row.peer_size)):
             yield _nccl_launch(request, chain, factor)
 
@@ -207,8 +207,11 @@ def _read(log: Path, hints: Hints) -> ImportedLog | None:
 def launches_of(request: Request, rows: Sequence[Row], reasons: Reasons) -> list[PeerLaunch]:
     """The launches of one round, a test whose program is not there left out with the reason."""
     found: list[PeerLaunch] = []
-    one_program = request.peer == "nvbandwidth"  # for all of its tests
-    for some in grouped(("" if one_program else row.test.name, row) for row in rows).values():
+    by_test: dict[str, list[Row]] = {}
+    for row in rows:
+        # nvbandwidth is one program for all of its tests.
+        by_test.setdefault("" if request.peer == "nvbandwidth" else row.test.name, []).append(row)
+    for some in by_test.values():
         try:
             found += _LAUNCHES[request.peer](request, some)
         except EnvironmentLackingError as lacking:

@@ -14,29 +14,30 @@ else.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import subprocess
+import json
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests"), str(ROOT / "tests" / "findings")]
+import numpy as np
 
-import numpy as np  # noqa: E402
-from run_wires import Identity, Wires  # noqa: E402
+from benching import linkgauge, options
 
-from linkgauge.findings.facts import Facts  # noqa: E402
-from linkgauge.findings.measure import Measure  # noqa: E402
-from linkgauge.findings.read import facts_of  # noqa: E402
-from linkgauge.judge.baseline import Baseline, check_baseline, make_baseline, read_baseline  # noqa: E402
-from linkgauge.judge.subjects import Subject  # noqa: E402
-from linkgauge.model.patterns import pattern  # noqa: E402
-from linkgauge.stats import series  # noqa: E402
-from linkgauge.stats.summary import group_statistics  # noqa: E402
-from linkgauge.store.run import Run, load  # noqa: E402
+# isort: split
+from run_wires import Identity, Wires
+
+from linkgauge.findings.facts import Facts
+from linkgauge.findings.measure import Measure
+from linkgauge.findings.read import facts_of
+from linkgauge.judge.baseline import Baseline, check_baseline, make_baseline, read_baseline
+from linkgauge.judge.subjects import Subject
+from linkgauge.model.patterns import pattern
+from linkgauge.stats import series
+from linkgauge.stats.summary import group_statistics
+from linkgauge.store.run import Run, load
 
 RUNS = 5
 Slower = Mapping[str, float]  # by case_key: the share by which it takes longer
@@ -106,8 +107,6 @@ def of_transport(run: Run, transport: str, share: float) -> Slower:
 
 
 def baseline_of(subjects: Sequence[Subject], scratch: Path) -> Baseline:
-    import json
-
     path = scratch / "baseline.json"
     path.write_text(json.dumps(make_baseline(subjects)))
     return read_baseline(path)
@@ -158,16 +157,13 @@ def measure(folder: Path, runs: int, plan: str, devices: str) -> list[Path]:
     paths = [folder / f"run-{number:02}" for number in range(runs)]
     for path in paths:
         if not (path / "cases.parquet").exists():
-            command = [sys.executable, "-m", "linkgauge", "run", "--devices", devices, "--out", str(path)]
-            done = subprocess.run([*command, *plan.split()], capture_output=True, text=True, check=False)
+            done = linkgauge("run", "--devices", devices, "--out", str(path), *plan.split())
             print(f"{path.name}: exit {done.returncode}", file=sys.stderr)
     return [path for path in paths if (path / "cases.parquet").exists()]
 
 
 def main() -> None:
-    import tempfile
-
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--copies-of", type=Path, metavar="RUN")
     parser.add_argument("--copies", type=int, default=20)
     parser.add_argument("--baselines", type=int, default=1, help="how many times anew")

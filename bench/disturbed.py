@@ -37,9 +37,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from benching import PROGRAM, options, say
+
 HERE = Path(__file__).resolve()
 SECOND_STARTS_S = 3.0  # a second Linkgauge says nothing when it begins to measure
-PROGRAM = (sys.executable, "-m", "linkgauge")
 
 
 class Drawn:
@@ -259,7 +260,7 @@ def judged(run: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("variants", nargs="*", metavar="VARIANT", help=f"of {', '.join(VARIANTS)}; all by default")
     parser.add_argument("--rounds", type=int, default=1, help="how often each variant is measured")
     parser.add_argument("--out", type=Path, default=Path("runs/disturbed"), help="folder for the runs")
@@ -278,10 +279,7 @@ def main() -> None:
 
     def judge_the_last() -> None:
         while last:
-            line = json.dumps(last.pop()())
-            print(line, flush=True)
-            with (asked.out / "found.jsonl").open("a") as file:
-                file.write(line + "\n")
+            say(last.pop()(), asked.out / "found.jsonl")
 
     for number in range(asked.first, asked.first + asked.rounds):
         for variant in asked.variants or VARIANTS:

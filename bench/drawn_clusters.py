@@ -8,35 +8,29 @@ few dozen of them; docs/results/simulate.md has what 300 showed.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import json
-import sys
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "tests")]
+from benching import options, write_lines
+from cluster_oracle import drawn, said_of, tried
 
 
 def main() -> None:
-    from cluster_oracle import drawn, said_of, tried
-
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = options(__doc__)
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    asked = parser.parse_args()
     began, rows, every = time.process_time(), [], []
-    for seed in range(options.first, options.first + options.count):
+    for seed in range(asked.first, asked.first + asked.count):
         one, cluster = tried(seed), drawn(seed)
         every.append(one)
         rows.append({"seed": seed, "kind": cluster.small.kind, "nodes": cluster.nodes, "in_domain": cluster.in_domain,
                      "behind": cluster.behind, **dataclasses.asdict(one)})  # fmt: skip
         for line in one.broken:
             print(line, flush=True)
-        if options.json:
-            options.json.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_lines(asked.json, rows)
     print(f"{said_of(every)}; {time.process_time() - began:.0f} s of processor time")
 
 

@@ -13,10 +13,8 @@ large messages over uplinks narrower by 2 and by 4, and by latency.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import itertools
-import json
 import os
 import random
 import statistics
@@ -25,11 +23,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
-
-from cluster.cluster import Cluster  # noqa: E402
-from cluster.layout import MBIT, Layout  # noqa: E402
+from benching import ON_A_NODE, PROGRAM, add_line, options, seeds
+from cluster.cluster import Cluster
+from cluster.layout import MBIT, Layout
 
 LIBRARY = {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp", "MPIR_CVAR_NOLOCAL": "1",
            "MPIR_CVAR_COLLECTIVE_FALLBACK": "error"}  # fmt: skip
@@ -53,12 +49,11 @@ def run(cluster: Cluster, out: Path, hosts: str, words: list[str], algorithm: tu
     asked = dict(LIBRARY)
     if algorithm[1]:
         asked[f"MPIR_CVAR_{algorithm[0].upper()}_INTRA_ALGORITHM"] = algorithm[1]
-    command = [sys.executable, "-m", "linkgauge", "run", "--no-report", "--devices", "host:1", "--transport", "mpi",
+    command = [*PROGRAM, "run", "--no-report", "--devices", "host:1", "--transport", "mpi",
                "--hosts", hosts, "--stop-rule", "count", "--max-time", "120s", "--warmup", "1", "--out", str(out),
                *words, *(word for pair in asked.items() for word in ("--env", "=".join(pair)))]  # fmt: skip
-    environment = {"PYTHONPATH": os.pathsep.join(sys.path)}
     done: subprocess.CompletedProcess[str] = cluster.run(
-        "login", command, cwd=Path.cwd(), env=environment, timeout_s=1800
+        "login", command, cwd=Path.cwd(), env=ON_A_NODE, timeout_s=1800
     )
     if done.returncode:
         sys.exit(done.stdout + done.stderr)
@@ -143,8 +138,9 @@ def jobs(out: Path, rate: float) -> None:
                      "--stop-samples", "27",
                      "--fabric", str(fabric)]  # fmt: skip
             (found,) = interferences(run(cluster, out / f"jobs-{number}", hosts, words))
-            shown = cluster.run("login", [sys.executable, "-m", "linkgauge", "show", str(out / f"jobs-{number}")],
-                                cwd=Path.cwd(), env={"PYTHONPATH": os.pathsep.join(sys.path)}).stdout  # fmt: skip
+            shown = cluster.run(
+                "login", [*PROGRAM, "show", str(out / f"jobs-{number}")], cwd=Path.cwd(), env=ON_A_NODE
+            ).stdout
         (out / f"jobs-{number}.txt").write_text(shown)
         middle = found.slow_downs[0]
         kept = ", ".join(f"{one.kept:.2f}" for one in found.loads if one.kept) or "-"
@@ -171,7 +167,7 @@ stop_samples = 5
 PAIRS_BY = {"unidirectional": "median_ns", "pingpong": "min_ns"}  # of PAIRS
 
 
-def classes(out: Path, rate: float, seeds: range) -> None:
+def classes(out: Path, rate: float, drawn: range) -> None:
     """Print a line a drawn order of the nodes: of how many pairs the class was inferred right, by rate and latency.
 
     What the pairs took goes to classes.jsonl, a line an order.
@@ -182,7 +178,7 @@ def classes(out: Path, rate: float, seeds: range) -> None:
     plan.write_text(PAIRS)
     print("| order of the nodes | pairs right by 128 KiB | by 8 B |")
     print("| --- | ---: | ---: |", flush=True)
-    for seed in seeds:
+    for seed in drawn:
         hosts = list(layout.nodes)
         random.Random(seed).shuffle(hosts)
         with Cluster(layout) as cluster:
@@ -190,8 +186,7 @@ def classes(out: Path, rate: float, seeds: range) -> None:
         told = inferred_classes(measured, layout)
         by_size = " | ".join(f"{told[pattern]['right']} of {len(told[pattern]['ms'])}" for pattern in PAIRS_BY)
         print(f"| {' '.join(hosts)} | {by_size} |", flush=True)
-        with (out / "classes.jsonl").open("a") as file:
-            file.write(json.dumps({"seed": seed, "order": hosts, "load": os.getloadavg()[0], **told}) + "\n")
+        add_line(out / "classes.jsonl", {"seed": seed, "order": hosts, "load": os.getloadavg()[0], **told})
 
 
 def inferred_classes(measured: Any, layout: Layout) -> dict[str, dict[str, Any]]:
@@ -221,11 +216,13 @@ def inferred_classes(measured: Any, layout: Layout) -> dict[str, dict[str, Any]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = options(__doc__)
     parser.add_argument("what", nargs="*", default=["simulate", "jobs"], help="of simulate, jobs and classes")
     parser.add_argument("--rate", type=float, default=100, help="of a node's link, Mb/s")
     parser.add_argument("--out", type=Path, default=Path("runs/emulated_cluster"), help="a folder of runs, not in /tmp")
-    parser.add_argument("--seeds", default="0:20", help="classes: of the orders drawn, from and to, as 0:20")
+    parser.add_argument(
+        "--seeds", type=seeds, default="0:20", help="classes: of the orders drawn, from and to, as 0:20"
+    )
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
     if "simulate" in asked.what:
@@ -233,7 +230,7 @@ def main() -> None:
     if "jobs" in asked.what:
         jobs(asked.out, asked.rate)
     if "classes" in asked.what:
-        classes(asked.out, asked.rate, range(*map(int, asked.seeds.split(":"))))
+        classes(asked.out, asked.rate, asked.seeds)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from benching import ROOT, options
 
 PATTERNS = (
     "unidirectional", "ring_shift", "pairs_bidirectional", "pairs_pingpong", "alltoall", "broadcast", "reduce",
@@ -138,22 +138,22 @@ def command(source: str, repeats: int = 3) -> dict[str, object]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = options(__doc__)
     parser.add_argument("--systems", type=lambda text: text.split(","), default=[*EIGHT, *LARGE])
     parser.add_argument("--patterns", type=lambda text: text.split(","), default=PATTERNS)
     parser.add_argument("--limit", type=float, default=60.0)
     parser.add_argument("--source", default=str(ROOT / "src"))
     parser.add_argument("--json", action="store_true", help="a row a line, with the values")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.child:
-        child(*options.child)
+    asked = parser.parse_args()
+    if asked.child:
+        child(*asked.child)
         return
-    for row in rows(options):
-        if options.json:
+    for row in rows(asked):
+        if asked.json:
             print(json.dumps(row), flush=True)
             continue
-        taken = f"{row['wall_s']:8.2f} s" if "wall_s" in row else f"over {options.limit:g} s"
+        taken = f"{row['wall_s']:8.2f} s" if "wall_s" in row else f"over {asked.limit:g} s"
         taken += f" ({row['processor_s']:.2f} s of processor)" if "processor_s" in row else ""
         memory = f"{row['memory_MiB']:6} MiB" if "memory_MiB" in row else ""
         print(f"{row['system']:15} {row['pattern']:20} {taken:38} of {row['bar_s']:4g} {memory} {row.get('error', '')}")

@@ -8,23 +8,21 @@ and the version are the run's own. tests/findings/corpus/README.md says what bel
 
 from __future__ import annotations
 
-import argparse
-import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests"), str(ROOT / "tests" / "findings")]
+from benching import ROOT, options
+
+# isort: split
+from run_extracts import CORPUS, KEPT, make_extract, rebuild
+
+from linkgauge.findings import rules
+from linkgauge.findings.read import facts_of
+from linkgauge.store.run import load
 
 
 def main() -> None:
-    import run_extracts
-
-    from linkgauge.findings import rules
-    from linkgauge.findings.read import facts_of
-    from linkgauge.store.run import load
-
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("name")
     parser.add_argument("--machine", required=True, help="what it ran on, in words that name nobody")
@@ -32,18 +30,18 @@ def main() -> None:
     parser.add_argument("--commit", required=True, help="the commit of Linkgauge that measured")
     parser.add_argument("--plan", default="default")
     parser.add_argument("--true", default="", help="rules whose faults and losses are true of this run, by spaces")
-    parser.add_argument("--kept", type=int, default=run_extracts.KEPT, help="samples kept of a case and rank")
+    parser.add_argument("--kept", type=int, default=KEPT, help="samples kept of a case and rank")
     parser.add_argument("--counters", action="store_true", help="keep NVLink's counters of bytes too")
     asked = parser.parse_args()
     run = load(asked.run)
     words = {"date": str(run.info.get("start", ""))[:10], "commit": asked.commit}
     words |= {"machine": asked.machine, "load": asked.load, "plan": asked.plan}
     words |= {"true": asked.true} if asked.true else {}
-    out = run_extracts.CORPUS / f"{asked.name}.xz"
+    out = CORPUS / f"{asked.name}.xz"
     out.parent.mkdir(exist_ok=True)
-    out.write_bytes(run_extracts.make_extract(run, words, asked.kept, asked.counters))
+    out.write_bytes(make_extract(run, words, asked.kept, asked.counters))
     with tempfile.TemporaryDirectory() as scratch:
-        again = run_extracts.rebuild(out, Path(scratch) / asked.name)
+        again = rebuild(out, Path(scratch) / asked.name)
         for what, one in (("run", run), ("extract", again)):
             alarms = [f for f in rules.apply(facts_of(one)) if f.severity != "note"]
             told = "; ".join(f"{f.severity} {f.rule} [{f.subject}] {f.confidence:.2f}" for f in alarms)

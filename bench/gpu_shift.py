@@ -31,6 +31,8 @@ from typing import Any
 
 import numpy as np
 
+from benching import PROGRAM, options, say, write_lines
+
 HERE = Path(__file__).resolve()
 PIECES = (256 << 10, 2 << 20)  # bytes
 SHARES = (0.0025, 0.005, 0.01, 0.02)
@@ -118,7 +120,7 @@ def measured(asked: argparse.Namespace, slots: Sequence[Slot], out: Path) -> lis
              "--cadence", "streaming", "--batch", batch, "--stop-rule", "duration", "--no-report", "-q",
              "--max-time", f"{length_s + asked.lead + 1:.0f}s", "--out", str(out), *where]  # fmt: skip
     load = subprocess.Popen([sys.executable, str(HERE), "--load", str(file), *(["--host"] if asked.host else [])])
-    run = subprocess.Popen([sys.executable, "-m", "linkgauge", *words])
+    run = subprocess.Popen([*PROGRAM, *words])
     while run.poll() is None and not _has_begun(out):
         time.sleep(0.02)
     begin = time.monotonic_ns() + int(asked.lead * 1e9)
@@ -183,7 +185,7 @@ def tuned(asked: argparse.Namespace, link: float) -> tuple[int, float, list[dict
             spent = sum(slot["bytes"] for slot in mine) * 1e9 / (len(mine) / 2 * asked.slot_ns)
             tried.append({"piece": piece, "share": share, "copied_share": spent / link, "rounds": int(shifts.size),
                           "shift": float(np.median(shifts)) if shifts.size else math.nan})  # fmt: skip
-            print(json.dumps(tried[-1]), flush=True)
+            say(tried[-1])
         best = {piece: _reaches([one for one in tried if one["piece"] == piece], asked.detect) for piece in PIECES}
         # The piece of which the cost is nearest to its bytes.
         piece = min(best, key=lambda one: abs(math.log(best[one] / asked.detect)))
@@ -200,7 +202,7 @@ def _reaches(tried: Sequence[dict[str, Any]], detect: float) -> float:
 
 def main() -> None:
     """Tune the load, measure all comparisons in one run, and judge them."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--out", type=Path, default=Path("runs/gpu-shift"), help="folder for runs and found.jsonl")
     parser.add_argument("--with", type=int, default=10, dest="shifted", help="comparisons with the load")
     parser.add_argument("--without", type=int, default=20, help="comparisons without")
@@ -238,7 +240,7 @@ def main() -> None:
                       "rounds": int(np.isfinite(values).sum()), "needed": found.needed, "seen": found.seen,
                       "late_ns": max((slot["late_ns"] for slot in mine), default=0),
                       "log_ratios": [None if math.isnan(one) else round(float(one), 6) for one in values]})  # fmt: skip
-    (asked.out / "found.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    write_lines(asked.out / "found.jsonl", lines)
     for loaded in (True, False):
         mine = [one for one in lines[1:] if one["load"] == loaded]
         called = sum(one["verdict"] in ("slower", "faster") for one in mine)

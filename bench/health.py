@@ -13,7 +13,6 @@ has six runs, the last node's link gets a quarter of its rate. Then the other no
 
 from __future__ import annotations
 
-import argparse
 import collections
 import json
 import os
@@ -25,14 +24,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
-
-from cluster.cluster import Cluster  # noqa: E402
-from cluster.layout import MBIT, Layout  # noqa: E402
-from cluster.slurm import Slurm  # noqa: E402
-from real_cgroup import cores_first  # noqa: E402
-from scheduler_scripts import adapted  # noqa: E402
+from benching import ON_A_NODE, PROGRAM, options
+from cluster.cluster import Cluster
+from cluster.layout import MBIT, Layout
+from cluster.slurm import Slurm
+from real_cgroup import cores_first
+from scheduler_scripts import adapted
 
 BUDGET_S = 45.0
 RATE = 100 * MBIT
@@ -142,9 +139,8 @@ def isolated(texts: Path | None) -> dict[str, Any]:
         ended = []
         for more in (["--dry-run"], []):
             done: subprocess.CompletedProcess[str] = cluster.run(
-                "login", [sys.executable, "-m", "linkgauge", *words, *more], cwd=cluster.folder, timeout_s=1800,
-                env={"PYTHONPATH": os.pathsep.join(sys.path)},
-            )  # fmt: skip
+                "login", [*PROGRAM, *words, *more], cwd=cluster.folder, timeout_s=1800, env=ON_A_NODE
+            )
             ended.append({"words": " ".join(more), "status": done.returncode, "line": done.stdout.strip(),
                           "rounds": [line for line in done.stderr.splitlines() if "round" in line]})  # fmt: skip
             if texts is not None:
@@ -153,7 +149,7 @@ def isolated(texts: Path | None) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--nodes", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--interval", type=int, default=20)

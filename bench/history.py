@@ -11,12 +11,10 @@ says little.
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import json
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -24,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benching import PROGRAM, options, say
 from linkgauge.store.history import History
 from linkgauge.store.history_form import WRITING, schema
 
@@ -35,7 +34,7 @@ SLOW_NODE, SLOW_LINK, SLOWED = 17, 23, 42  # numbers of nodes
 
 def main() -> None:
     """Make the dataset, ask, store."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("dataset", type=Path)
     parser.add_argument("--nodes", type=int, default=10_000)
     parser.add_argument("--days", type=int, default=365)
@@ -59,7 +58,7 @@ def main() -> None:
         "SQL over all values": ["query", str(asked.dataset), year, "--no-limit", "--json"],
     }.items():
         one = {"what": name, **ask(words)}
-        print(json.dumps(one))
+        say(one)
         found["asked"].append(one)
     if asked.output is not None:
         asked.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
@@ -68,7 +67,7 @@ def main() -> None:
 def ask(words: list[str]) -> dict[str, object]:
     """Run a command of Linkgauge, and return what it took and the first thing it named."""
     load, began = os.getloadavg()[0], time.monotonic()
-    child = subprocess.Popen([sys.executable, "-m", "linkgauge", *words], stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     said = json.loads(child.stdout.read())
     _, _, used = os.wait4(child.pid, 0)

@@ -11,7 +11,6 @@ measured, so that nothing is known of its group. Nodes that are lost between two
 
 from __future__ import annotations
 
-import argparse
 import collections
 import json
 import math
@@ -22,9 +21,9 @@ from pathlib import Path
 
 import numpy as np
 
+from benching import ROOT, options
 from linkgauge.judge.isolate import Search, rounds_for
 
-ROOT = Path(__file__).resolve().parent.parent
 LEAST_BYTES = 65536
 
 
@@ -71,7 +70,7 @@ def trial(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--nodes", default="64,1024,10000")
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1000, help="the first one; tests have those below")

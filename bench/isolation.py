@@ -24,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benching import PROGRAM, options, say
 from linkgauge import _core
 from linkgauge.model.case import Case
 from linkgauge.model.stop_rule import StopRule
@@ -102,8 +103,8 @@ def watched(folder: Path) -> dict[str, float]:
         for transport, size in CASES
     )
     (folder / "plan.toml").write_text(plan)
-    command = [sys.executable, "-m", "linkgauge", "run", "--threads", "--devices", "host:2", "--plan",
-               str(folder / "plan.toml"), "--out", str(folder / "run"), "--no-report"]  # fmt: skip
+    command = [*PROGRAM, "run", "--threads", "--devices", "host:2", "--plan", str(folder / "plan.toml"), "--out",
+               str(folder / "run"), "--no-report"]  # fmt: skip
     drawn = on_a_terminal(command)
     if b"\x1b[" not in drawn:
         sys.exit("the run drew no progress display")
@@ -116,7 +117,7 @@ def watched(folder: Path) -> dict[str, float]:
 
 def main() -> None:
     """Alternate, and print one line of JSON a case."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--pairs", type=int, default=15, help="alternated pairs (at least 9 for a verdict)")
     parser.add_argument("--add-to", type=Path, help="a file of earlier pairs of this machine, which these are added to")
     parser.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
@@ -141,11 +142,11 @@ def main() -> None:
     for transport, size in CASES:
         watched_ns, bare_ns = ([pair[side][transport] for pair in taken] for side in ("with", "without"))
         ratio = ratio_of_pairs(watched_ns, bare_ns)
-        print(json.dumps({
+        say({
             "case": f"{transport} pingpong {size} B", "pairs": ratio.pairs, "ratio": round(ratio.median, 4),
             "interval": [round(ratio.low, 4), round(ratio.high, 4)], "with_ns": round(float(np.median(watched_ns))),
             "without_ns": round(float(np.median(bare_ns))),
-        }))  # fmt: skip
+        })  # fmt: skip
 
 
 if __name__ == "__main__":

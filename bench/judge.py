@@ -1,6 +1,6 @@
 """How long judging takes: `check` on a run of 64 devices and 20,000 cases, against a baseline, a system and rules.
 
-    PYTHONPATH=src:tests python bench/judge.py [--keep DIR]
+    python bench/judge.py [--keep DIR]
 
 Makes the run folders (a minute or two), then times `linkgauge check` as a user starts it, the interpreter's start
 included. Bar: under 5 s. Also times `findings` and `compare` on the same folders, which have no bar.
@@ -8,16 +8,14 @@ included. Bar: under 5 s. Also times `findings` and `compare` on the same folder
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import os
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
+from benching import linkgauge, options
 from linkgauge.model.case import Case
 from synthetic import link_model, make_case, make_run
 
@@ -70,7 +68,7 @@ def cases() -> list[Case]:
 def timed(arguments: list[str]) -> str:
     """Run the program; return wall and processor time in seconds and its exit status, in words."""
     start, before = time.perf_counter(), os.times()
-    done = subprocess.run([sys.executable, "-m", "linkgauge", *arguments], capture_output=True, text=True, check=False)
+    done = linkgauge(*arguments)
     if done.returncode not in (0, 1, 3):
         raise SystemExit(done.stderr)
     after = os.times()
@@ -79,7 +77,7 @@ def timed(arguments: list[str]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = options(__doc__)
     parser.add_argument("--keep", type=Path, help="make the folders here and keep them")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:

@@ -7,20 +7,16 @@ Two nodes of an emulated cluster, their links of so many Mb/s. What a plan is es
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import sys
 import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
-
-from cluster.cluster import Cluster  # noqa: E402
-from cluster.layout import MBIT, Layout  # noqa: E402
+from benching import ON_A_NODE, PROGRAM, options, say
+from cluster.cluster import Cluster
+from cluster.layout import MBIT, Layout
 
 OPTIONS = {"quick": ["--quick"], "default": []}
 
@@ -29,12 +25,11 @@ def measured(rate: float, plan: str) -> dict[str, Any]:
     """One run of a plan on links of a rate: its statuses, its time, and that of the estimate."""
     from linkgauge.store.run import load
 
-    environment = {"PYTHONPATH": os.pathsep.join(sys.path)}
-    words = [sys.executable, "-m", "linkgauge", "run", "--hosts", "n0,n1", "--devices", "host:1", *OPTIONS[plan]]
+    words = [*PROGRAM, "run", "--hosts", "n0,n1", "--devices", "host:1", *OPTIONS[plan]]
     with Cluster(Layout.of(2, rate=rate * MBIT)) as cluster:
-        dry = cluster.run("login", [*words, "--dry-run", "-o", "json"], cwd=cluster.folder, env=environment)
+        dry = cluster.run("login", [*words, "--dry-run", "-o", "json"], cwd=cluster.folder, env=ON_A_NODE)
         began = time.monotonic()
-        done = cluster.run("login", [*words, "--no-report", "--out", "run"], cwd=cluster.folder, env=environment,
+        done = cluster.run("login", [*words, "--no-report", "--out", "run"], cwd=cluster.folder, env=ON_A_NODE,
                            timeout_s=1200)  # fmt: skip
         seconds = time.monotonic() - began
         rows = list(load(cluster.folder / "run").rows())
@@ -49,7 +44,7 @@ def measured(rate: float, plan: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = options(__doc__)
     parser.add_argument("--rates", type=float, nargs="+", default=[10, 100, 1000], help="in Mb/s")
     parser.add_argument("--plans", nargs="+", choices=OPTIONS, default=list(OPTIONS))
     parser.add_argument("--out", type=Path)
@@ -58,7 +53,7 @@ def main() -> None:
     for rate in asked.rates:
         for plan in asked.plans:
             found.append(measured(rate, plan))
-            print(json.dumps(found[-1]), flush=True)
+            say(found[-1])
             if asked.out:
                 asked.out.write_text(json.dumps(found, indent=1) + "\n")
 

@@ -31,6 +31,7 @@ from typing import Any
 
 import numpy as np
 
+from benching import options
 from linkgauge import _core
 from linkgauge.model.case import Case
 from linkgauge.model.stop_rule import StopRule
@@ -330,7 +331,7 @@ def named(steps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print a line of JSON for each number of ranks."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--ranks", nargs="*", type=int, default=[100, 1000, 10000])
     parser.add_argument("--per-node", type=int, default=8)
     parser.add_argument("--samples", type=int, default=2000, help="of each rank")

@@ -13,25 +13,20 @@ planted, what was reported as a fault or loss, and whether that is right: the pa
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import json
 import os
 import random
 import shutil
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests"), str(ROOT / "bench")]
-
-from cluster.cluster import Cluster  # noqa: E402
-from cluster.layout import MBIT, Layout, tbf_words  # noqa: E402
-from emulated_cluster import LIBRARY  # noqa: E402
+from benching import ON_A_NODE, PROGRAM, options, say, seeds
+from cluster.cluster import Cluster
+from cluster.layout import MBIT, Layout, tbf_words
+from emulated_cluster import LIBRARY
 
 PLAN = """
 [[case]]
@@ -144,8 +139,7 @@ def measure(one: Planted, out: Path) -> str:
         one.begin(cluster)
         journal = cluster.folder / "run" / "journal" / "launch-00000.lgj"
         acting = None if one.meanwhile is None else _Acting(journal, one.meanwhile, cluster)
-        done = cluster.run("login", [sys.executable, "-m", "linkgauge", *words], cwd=cluster.folder,
-                           env={"PYTHONPATH": str(ROOT / "src")}, timeout_s=600)  # fmt: skip
+        done = cluster.run("login", [*PROGRAM, *words], cwd=cluster.folder, env=ON_A_NODE, timeout_s=600)
         ended = time.monotonic()
         if acting is not None:
             acting.join()
@@ -211,23 +205,19 @@ def _words(subject: str) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run and print."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = options(__doc__)
     parser.add_argument("--kinds", nargs="*", default=list(KINDS))
-    parser.add_argument("--seeds", default="0:10", help="FIRST:END or FIRST:END:STEP")
+    parser.add_argument("--seeds", type=seeds, default="0:10", help="FIRST:END or FIRST:END:STEP")
     parser.add_argument("--out", type=Path, help="a file to which lines are added")
     parser.add_argument("--runs", type=Path, default=Path("runs/network_causes"), help="a folder of run folders")
     parser.add_argument("--judge", action="store_true", help="judge the kept runs; measure nothing")
     asked = parser.parse_args(arguments)
-    for seed in range(*map(int, asked.seeds.split(":"))):
+    for seed in asked.seeds:
         for kind in asked.kinds:
             one, run = planted(kind, seed), asked.runs / f"{kind}-{seed}"
             if asked.judge and not run.exists():
                 continue
-            line = json.dumps(line_of(kind, seed, one, run, "" if asked.judge else measure(one, run)))
-            print(line, flush=True)
-            if asked.out is not None:
-                with asked.out.open("a") as file:
-                    file.write(line + "\n")
+            say(line_of(kind, seed, one, run, "" if asked.judge else measure(one, run)), asked.out)
 
 
 if __name__ == "__main__":

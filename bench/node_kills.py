@@ -9,26 +9,20 @@ status, and nothing of it is to be left on any node: no file, no process.
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import random
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
+from benching import ON_A_NODE, PROGRAM, options, say
+from cluster.cluster import Cluster
+from cluster.layout import MBIT, Layout
+from cluster.test_between_nodes import _begun, left_on, processes_of
+from linkgauge.run.parent.mpi_library import find_all
 
-from cluster.cluster import Cluster  # noqa: E402
-from cluster.layout import MBIT, Layout  # noqa: E402
-from cluster.test_between_nodes import _begun, left_on, processes_of  # noqa: E402
-from linkgauge.run.parent.mpi_library import find_all  # noqa: E402
-
-ENVIRONMENT = {"PYTHONPATH": os.pathsep.join(sys.path)}
-PROGRAM = [sys.executable, "-m", "linkgauge", "run", "--no-report"]
+RUN = [*PROGRAM, "run", "--no-report"]
 PLAN = ["--devices", "host:1", "--transport", "mpi", "--pattern", "allreduce,alltoall", "--size", "8,4KiB,64KiB",
         "--stop-rule", "duration", "--max-time", "500ms"]  # fmt: skip
 LEFT_S = 25.0
@@ -75,8 +69,8 @@ def one(what: str, mpi: str, seed: int) -> dict[str, Any]:
     moment, wait_s, node = drawn.randrange(4), drawn.random(), drawn.choice(("n0", "n1", "n2"))
     with Cluster(Layout.of(3, rate=100 * MBIT)) as cluster:
         out = cluster.folder / "measured"
-        run = cluster.start("login", [*PROGRAM, "--hosts", "n0,n1,n2", "--out", str(out), "--mpi", mpi, *PLAN],
-                            env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)  # fmt: skip
+        run = cluster.start("login", [*RUN, "--hosts", "n0,n1,n2", "--out", str(out), "--mpi", mpi, *PLAN],
+                            env=ON_A_NODE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)  # fmt: skip
         until = time.monotonic() + 120
         first = out / "journal" / "launch-00000.json"
         while time.monotonic() < until and not (_begun(out, moment) if moment else first.exists()):
@@ -86,7 +80,7 @@ def one(what: str, mpi: str, seed: int) -> dict[str, Any]:
         said = run.communicate(timeout=300)[1].decode(errors="replace")
         before = statuses(out)
         reasons = [row.reason for row in load(out).rows() if row.status in ("crashed", "hung", "failed")]
-        done = cluster.run("login", [*PROGRAM, "--resume", str(out)], env=ENVIRONMENT, timeout_s=300)
+        done = cluster.run("login", [*RUN, "--resume", str(out)], env=ON_A_NODE, timeout_s=300)
         after = statuses(out)
         found = counted(load(out))
         until = time.monotonic() + LEFT_S
@@ -101,7 +95,7 @@ def one(what: str, mpi: str, seed: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = options(__doc__)
     parser.add_argument("--count", type=int, default=30)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--out", type=Path)
@@ -111,7 +105,7 @@ def main() -> None:
     found = []
     for seed in range(asked.first, asked.first + asked.count):
         found.append(one(("rank", "parent", "node")[seed % 3], libraries[seed // 3 % 2], seed))
-        print(json.dumps(found[-1]), flush=True)
+        say(found[-1])
         if asked.out:
             asked.out.write_text(json.dumps(found, indent=1) + "\n")
 

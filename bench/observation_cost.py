@@ -11,7 +11,6 @@ read of the host is measured.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import statistics
@@ -20,6 +19,8 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+
+from benching import options, say
 
 WITHOUT = """
 from linkgauge.run.parent import looks
@@ -74,7 +75,7 @@ def interval(values: list[float]) -> tuple[float, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--rounds", type=int, default=10, help="how often both are run")
     parser.add_argument("--out", type=Path, default=Path("runs/observation-cost"), help="folder for the runs")
     parser.add_argument(
@@ -92,16 +93,15 @@ def main() -> None:
             out = asked.out / f"{'with' if looks else 'without'}-{number}"
             seconds[looks], status = measured(looks, out, asked.words, host)
             said: dict[str, Any] = {"round": number, "looks": looks, "seconds": round(seconds[looks], 3), "run": status}
-            said["observing"] = observing(out)
-            print(json.dumps(said), flush=True)
+            say(said | {"observing": observing(out)})
             cases[looks] = medians(out)
         ratios.append(seconds[True] / seconds[False])
         for key in cases[True].keys() & cases[False].keys():
             shifts.setdefault(key, []).append(cases[True][key] / cases[False][key])
     low, high = interval(ratios)
     by_case = [statistics.median(values) for values in shifts.values()]
-    print(json.dumps({"wall_ratio": round(statistics.median(ratios), 4), "low": round(low, 4), "high": round(high, 4),
-                      "cases": len(by_case), "case_ratio": round(statistics.median(by_case), 4)}))  # fmt: skip
+    say({"wall_ratio": round(statistics.median(ratios), 4), "low": round(low, 4), "high": round(high, 4),
+         "cases": len(by_case), "case_ratio": round(statistics.median(by_case), 4)})  # fmt: skip
 
 
 if __name__ == "__main__":

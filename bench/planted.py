@@ -9,30 +9,29 @@ may be given beside it: then confidences are counted on both.
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
 import multiprocessing
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests"), str(ROOT / "tests" / "findings")]
+import numpy as np
+
+from benching import options, read_lines, seeds, write_lines
+
+# isort: split
+from causes import CAUSES, CONSEQUENCES, clean, facts_of
+
+from linkgauge.findings import rules
+from linkgauge.findings.confidence import SLOW, calibrated
 
 
 def judge(task: tuple[str, int, float]) -> dict[str, Any]:
     """Plant one variant and apply the rules. A `loudest` above 1 draws each variant's noise from 1 to so many times."""
-    import causes
-    import numpy as np
-
-    from linkgauge.findings import rules
-
     name, seed, loudest = task
     loudness = float(np.exp(np.random.default_rng([seed, 7]).uniform(0, np.log(loudest))))
-    planted = causes.clean(seed, loudness) if name == "clean" else causes.CAUSES[name](seed, loudness)
-    found = rules.apply(causes.facts_of(planted.world))
+    planted = clean(seed, loudness) if name == "clean" else CAUSES[name](seed, loudness)
+    found = rules.apply(facts_of(planted.world))
     return {
         "cause": name,
         "seed": seed,
@@ -43,7 +42,7 @@ def judge(task: tuple[str, int, float]) -> dict[str, Any]:
                 "rule": f.rule, "severity": f.severity, "subject": f.subject, "confidence": f.confidence,
                 "strength": f.strength,
                 "effect": f.effect, "unsure": f.unsure, "right": name != "clean" and bool(planted.right(f)),
-                "true": name != "clean" and (planted.right(f) or f.rule in causes.CONSEQUENCES.get(name, ())),
+                "true": name != "clean" and (planted.right(f) or f.rule in CONSEQUENCES.get(name, ())),
             }
             for f in found if f.severity != "note" or f.unsure or planted.right(f)
         ],
@@ -71,8 +70,6 @@ def told(variants: Iterable[dict[str, Any]]) -> None:
 
 def _claims(variants: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     """Faults and losses by rule, the rules of slow elements as one; those too unsure for an alarm are among them."""
-    from linkgauge.findings.confidence import SLOW
-
     claims: dict[str, list[dict[str, Any]]] = {}
     for variant in variants:
         for one in variant["found"]:
@@ -83,8 +80,6 @@ def _claims(variants: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]
 
 def reliability(variants: Iterable[dict[str, Any]]) -> None:
     """Print how sure findings said to be, beside the share of them that was true of what was planted."""
-    from linkgauge.findings.confidence import calibrated
-
     said = [one for claims in _claims(variants).values() for one in claims if calibrated(one["rule"])]
     print("stated       findings  mean stated  share right")
     for low, high in itertools.pairwise((0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 1.001)):
@@ -124,8 +119,8 @@ def _share(block: list[dict[str, Any]]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", default="0:100", help="FIRST:END")
+    parser = options(__doc__)
+    parser.add_argument("--seeds", type=seeds, default="0:100", help="FIRST:END")
     parser.add_argument("--causes", default="")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--loudest", type=float, default=1.0, help="draw noise up to so many times the usual")
@@ -134,22 +129,18 @@ def main() -> None:
     parser.add_argument("--calibrate", action="store_true", help="with --of: print the table of findings/confidence.py")
     asked = parser.parse_args()
     if asked.of:
-        kept = [json.loads(line) for path in asked.of for line in path.read_text().splitlines()]
+        kept = read_lines(asked.of)
         if asked.calibrate:
             calibrate(kept)
             return
         told(kept)
         reliability(kept)
         return
-    import causes
-
-    first, end = map(int, asked.seeds.split(":"))
-    names = asked.causes.split(",") if asked.causes else [*causes.CAUSES, "clean"]
-    tasks = [(name, seed, asked.loudest) for name in names for seed in range(first, end)]
+    names = asked.causes.split(",") if asked.causes else [*CAUSES, "clean"]
+    tasks = [(name, seed, asked.loudest) for name in names for seed in asked.seeds]
     with multiprocessing.get_context("spawn").Pool(asked.processes) as pool:
         variants = pool.map(judge, tasks, chunksize=10)
-    if asked.out:
-        asked.out.write_text("".join(json.dumps(variant) + "\n" for variant in variants))
+    write_lines(asked.out, variants)
     told(variants)
     reliability(variants)
 

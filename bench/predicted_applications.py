@@ -10,20 +10,19 @@ by transport. A machine with fewer free cores than ranks measures who gets one.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
 import platform
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+from benching import ROOT, linkgauge, options
+
 PLAN = ROOT / "src" / "linkgauge" / "plans" / "applications.toml"
 STATISTICS = ("median", "p5")
 BEYOND = 0.4  # of which the cause is to be named
@@ -37,10 +36,6 @@ def plan_for(ranks: int) -> str:
             sys.exit(f"{PLAN}: no {shipped} in it: expected the plan that this was written for")
         text = text.replace(shipped, here)
     return text
-
-
-def linkgauge(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "linkgauge", *words], capture_output=True, text=True, check=False)
 
 
 def measure(folder: Path, ranks: int, more: Sequence[str]) -> Path:
@@ -90,7 +85,7 @@ def errors_of(cases: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> None:
     """Measure, predict, write applications.json, and print a line for each number of ranks and statistic."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--out", type=Path, required=True, help="a folder; a run that it has is not measured again")
     parser.add_argument("--ranks", default="2,4", help="numbers of ranks, apart by commas")
     parser.add_argument("--mpi", help="as 'linkgauge run --mpi' takes it")

@@ -12,8 +12,6 @@ alarm, and where its rule names parts (PARTS) it accuses a healthy one. With --k
 
 from __future__ import annotations
 
-import argparse
-import json
 import multiprocessing
 import sys
 import tempfile
@@ -21,8 +19,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests"), str(ROOT / "tests" / "findings")]
+from benching import options, read_lines, seeds, write_lines
+
+# isort: split
+from run_planting import planted, possible_causes
+
+from linkgauge.findings import rules
+from linkgauge.findings.read import facts_of
+from linkgauge.store.run import load
 
 Found = dict[str, Any]
 Task = tuple[str, str, int, str]
@@ -62,16 +66,10 @@ def is_right(kind: str, devices: Sequence[int], found: Found, of: int) -> bool:
 
 def judge(task: Task) -> dict[str, Any]:
     """Plant one variant and apply the rules."""
-    import run_planting
-
-    from linkgauge.findings import rules
-    from linkgauge.findings.read import facts_of
-    from linkgauge.store.run import load
-
     path, name, seed, keep = task
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(keep or scratch) / f"{Path(path).name}-{name}-{seed}"
-        made = run_planting.planted(Path(path), out, name, seed)
+        made = planted(Path(path), out, name, seed)
         facts = facts_of(load(out))
         found = [one.as_json() for one in rules.apply(facts)]
     for one in found:
@@ -108,9 +106,9 @@ def told(variants: Iterable[dict[str, Any]], words: bool) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("runs", type=Path, nargs="*", metavar="RUN")
-    parser.add_argument("--seeds", default="0:10", help="FIRST:END")
+    parser.add_argument("--seeds", type=seeds, default="0:10", help="FIRST:END")
     parser.add_argument("--causes", default="", help="names separated by commas, clean among them; all by default")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument(
@@ -121,20 +119,15 @@ def main() -> None:
     parser.add_argument("--of", type=Path, nargs="*", help="print the table of kept findings")
     asked = parser.parse_args()
     if asked.of:
-        told([json.loads(line) for path in asked.of for line in path.read_text().splitlines()], asked.words)
+        told(read_lines(asked.of), asked.words)
         return
-    import run_planting
-
-    from linkgauge.store.run import load
-
-    first, end = map(int, asked.seeds.split(":"))
     tasks: list[Task] = []
     for path in asked.runs:
-        possible = run_planting.possible_causes(load(path))
+        possible = possible_causes(load(path))
         wanted = asked.causes.split(",") if asked.causes else [*possible, "clean"]
         for name in wanted:
             if name in (*possible, "clean"):
-                tasks += [(str(path), name, seed, asked.keep) for seed in range(first, end)]
+                tasks += [(str(path), name, seed, asked.keep) for seed in asked.seeds]
             else:
                 print(f"{path}: nothing to plant {name} into", file=sys.stderr)
     if asked.processes > 1:
@@ -142,8 +135,7 @@ def main() -> None:
             variants = pool.map(judge, tasks, chunksize=5)
     else:
         variants = [judge(task) for task in tasks]
-    if asked.out:
-        asked.out.write_text("".join(json.dumps(variant) + "\n" for variant in variants))
+    write_lines(asked.out, variants)
     told(variants, asked.words)
 
 

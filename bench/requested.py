@@ -11,8 +11,6 @@ contradict each other, of which NCCL's source says which one it follows. A line 
 
 from __future__ import annotations
 
-import argparse
-import json
 import re
 import subprocess
 import sys
@@ -22,8 +20,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
+from benching import PROGRAM, options, seeds, write_lines
+from linkgauge.findings.read import system_of
+from linkgauge.stats.requested import requests_of
+from linkgauge.store.run import load
+from planted_requests import KINDS, drawn, stored
 
 MPICH = {
     "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": "recursive_doubling", "MPIR_CVAR_BCAST_INTRA_ALGORITHM": "binomial",
@@ -104,14 +105,10 @@ def no_ops(own: dict[str, str], others: dict[str, str]) -> dict[str, str]:
 
 def judged(kind: str, words: Iterable[str], requests: Mapping[str, bool], out: Path) -> Iterator[dict[str, Any]]:
     """Launch once with these requests, and judge each of them."""
-    from linkgauge.findings.read import system_of
-    from linkgauge.stats.requested import requests_of
-    from linkgauge.store.run import load
-
     variables = (one for one in requests if _ENV.match(one))
     env = [word for one in variables for word in ("--env", one.replace(",", "\\,"))]
-    command = [sys.executable, "-m", "linkgauge", "run", *words, "--ranks", "2", "--stop-rule", "count",
-               "--stop-samples", "5", "--no-report", "--out", str(out), *env]  # fmt: skip
+    command = [*PROGRAM, "run", *words, "--ranks", "2", "--stop-rule", "count", "--stop-samples",
+               "5", "--no-report", "--out", str(out), *env]  # fmt: skip
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     except subprocess.TimeoutExpired as error:
@@ -153,15 +150,10 @@ def real(name: str, folder: Path) -> Iterator[dict[str, Any]]:
         yield from judged(name, (*words, *size), requests, folder / f"{name}-{held}")
 
 
-def drawn_ones(seeds: range, folder: Path) -> Iterator[dict[str, Any]]:
+def drawn_ones(chosen: range, folder: Path) -> Iterator[dict[str, Any]]:
     """Judge drawn run folders, one that held and one no-op for each kind and seed."""
-    from linkgauge.findings.read import system_of
-    from linkgauge.stats.requested import requests_of
-    from linkgauge.store.run import load
-    from planted_requests import KINDS, drawn, stored
-
     for kind in KINDS:
-        for seed in seeds:
+        for seed in chosen:
             for held in (True, False):
                 planted = drawn(kind, seed, held)
                 run = load(stored(planted, folder / f"{kind}-{seed}-{held}"))
@@ -173,8 +165,8 @@ def drawn_ones(seeds: range, folder: Path) -> Iterator[dict[str, Any]]:
 
 def main() -> None:
     """Print for each kind how many no-ops were named and how much that held was accused."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", default="0:20", help="first and behind the last seed of drawn run folders")
+    parser = options(__doc__)
+    parser.add_argument("--seeds", type=seeds, default="0:20", help="FIRST:END, of drawn run folders")
     parser.add_argument("--real", default="", help="of mpich, openmpi, ucx, pages, by commas")
     parser.add_argument(
         "--gpus",
@@ -187,15 +179,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="file of JSON lines")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        seeds = range(*map(int, given.seeds.split(":")))
-        found = [*drawn_ones(seeds, Path(folder))] if seeds else []
+        found = [*drawn_ones(given.seeds, Path(folder))]
         for name in filter(None, given.real.split(",")):
             found += real(name, given.runs or Path(folder))
         for name in filter(None, given.gpus.split(",")):
             words, requests = ON_GPUS[name]
             found += judged(name, words, requests, (given.runs or Path(folder)) / name.replace(" ", "-"))
-    if given.out is not None:
-        given.out.write_text("".join(json.dumps(one) + "\n" for one in found))
+    write_lines(given.out, found)
     for kind in dict.fromkeys(one["kind"] for one in found):
         mine = [one for one in found if one["kind"] == kind]
         held, wrong = (Counter(one["state"] for one in mine if one["held"] == which) for which in (True, False))

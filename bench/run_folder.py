@@ -8,7 +8,6 @@ summary and the report are each made in a fresh process, as the commands do, sta
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -16,8 +15,9 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
+from benching import ROOT, options
+from linkgauge.store.folder import RunFolder
+from synthetic import SIZES, make_case, make_run, usual_cases
 
 STEPS = {
     "summary": "from linkgauge.stats.summary import summarize; summarize(linkgauge.load({run!r}))",
@@ -30,8 +30,6 @@ STEPS = {
 
 def make(path: Path, samples: int, rows: int) -> None:
     """Write a run folder of about `samples` samples in `rows` rows: collectives on four devices and pairs."""
-    from synthetic import SIZES, make_case, make_run
-
     transports = ("staging", "copy_engine", "kernel", "ccl", "mpi")
     patterns = ("alltoall", "allreduce", "allgather", "reduce_scatter", "broadcast", "pingpong", "unidirectional")
     cases = [make_case(t, p, s) for p in patterns for t in transports for s in SIZES]
@@ -47,9 +45,6 @@ def make(path: Path, samples: int, rows: int) -> None:
 
 def launch_by_launch(path: Path, launches: int) -> dict[str, float]:
     """Compact so many small launches one after the other; mean ms of the first and of the last quarter."""
-    from linkgauge.store.folder import RunFolder
-    from synthetic import make_run, usual_cases
-
     make_run(path, cases=usual_cases()[:10], samples=100, repeats=launches, compact=False)
     folder = RunFolder.open(path)
     journals = [(file, file.rename(path.parent / file.name)) for file in folder.launch_journals().values()]
@@ -85,7 +80,7 @@ def timed(code: str, run: Path) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--samples", type=int, default=10_000_000)
     parser.add_argument("--cases", type=int, default=2_000)
     parser.add_argument("--launches", type=int, default=300, help="small ones, compacted one by one; 0: none")
@@ -93,8 +88,6 @@ def main() -> None:
     parser.add_argument("--steps", default=",".join(STEPS))
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    from linkgauge.store.folder import RunFolder
-
     results: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as temporary:
         run = arguments.keep or Path(temporary) / "run"

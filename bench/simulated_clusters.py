@@ -16,8 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
+from benching import options, say, write_lines
 
 # A dragonfly of 100 groups of 128 nodes of 8 GPUs: 102,400 GPUs, 32 switches a group, 4 links between two groups.
 COUNTS = (1_000, 10_000, 100_000)
@@ -88,7 +87,7 @@ def beside_simgrid() -> list[dict[str, object]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--simgrid", action="store_true")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--case", help=argparse.SUPPRESS)
@@ -107,9 +106,8 @@ def main() -> None:
     if arguments.simgrid:
         for line in beside_simgrid():
             lines.append(line)
-            print(json.dumps(line), flush=True)
-    if arguments.json:
-        arguments.json.write_text("".join(json.dumps(line) + "\n" for line in lines))
+            say(line)
+    write_lines(arguments.json, lines)
 
 
 if __name__ == "__main__":

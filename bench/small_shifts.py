@@ -18,9 +18,7 @@ The seeds are none of those with which the method was chosen.
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -28,13 +26,14 @@ from pathlib import Path
 import numpy as np
 from scipy.signal import lfilter
 
+from benching import ROOT, options, say, write_lines
 from linkgauge.stats.small_shifts import among_siblings, between_sides
 from linkgauge.stats.time_blocks import center
 from linkgauge.stats.whose import Pair, whose
 
 NODES, ROUND_S, ROUNDS = 64, 10.0, 180
 SAMPLES = 4  # of a round
-NOISE = Path(__file__).parent.parent / "tests" / "findings" / "recorded_noise.npz"
+NOISE = ROOT / "tests" / "findings" / "recorded_noise.npz"
 
 
 def stored_series() -> list[np.ndarray]:
@@ -168,19 +167,18 @@ def of_causes(count: int) -> list[dict[str, object]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--fleets", type=int, default=100)
     parser.add_argument("--out", type=Path, help="file to write, a line for each measurement")
     asked = parser.parse_args()
     lines = []
     for made in (some_recorded, some_memories, few_long_memories, some_scales):
         lines.append(of_fleets(asked.fleets, made))
-        print(json.dumps(lines[-1]), flush=True)
+        say(lines[-1])
     for row in [of_pairs(asked.fleets, 0.003, 360), *of_causes(asked.fleets)]:
         lines.append(row)
-        print(json.dumps(row), flush=True)
-    if asked.out is not None:
-        asked.out.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        say(row)
+    write_lines(asked.out, lines)
 
 
 if __name__ == "__main__":

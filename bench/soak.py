@@ -8,7 +8,6 @@ Example: python bench/soak.py --cases 10000 --out soak.csv
 
 from __future__ import annotations
 
-import argparse
 import csv
 import os
 import subprocess
@@ -17,6 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from benching import PROGRAM, options
 from ranks import ranks_of, status_kib
 
 COLUMNS = (
@@ -60,7 +60,7 @@ def plan_of(cases: int) -> str:
 
 def main() -> None:
     """Run, watch, and tell the growth."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--cases", type=int, default=10_000)
     parser.add_argument("--every", type=float, default=2.0, help="seconds between lines")
     parser.add_argument("--out", type=Path, default=None, help="CSV file; stdout by default")
@@ -69,8 +69,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "plan.toml").write_text(plan_of(asked.cases))
-        command = [sys.executable, "-m", "linkgauge", "run", "--plan", str(folder / "plan.toml"), "--devices", "host:2",
-                   "--out", str(folder / "run"), "--no-report", "--max-failures", "100000"]  # fmt: skip
+        command = [*PROGRAM, "run", "--plan", str(folder / "plan.toml"), "--devices", "host:2", "--out",
+                   str(folder / "run"), "--no-report", "--max-failures", "100000"]  # fmt: skip
         command += ["--threads"] if asked.threads else []
         start = time.monotonic()
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -13,15 +13,14 @@ Example: python bench/start_and_memory.py --devices cuda --libraries build/stand
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from benching import PROGRAM, options
 from linkgauge.model.quantity import parse_size
 from linkgauge.store.run import load
 from ranks import ranks_of, status_kib
@@ -42,8 +41,8 @@ def measure(folder: Path, size: int, devices: str, threads: bool, environment: d
     """Run the plan; seconds to its first sample, and the largest rank's peak in KiB. Raises where no case was ok."""
     (folder / "plan.toml").write_text(PLAN.format(size=size))
     out = folder / f"run-{time.monotonic_ns()}"
-    command = [sys.executable, "-m", "linkgauge", "run", "--plan", str(folder / "plan.toml"), "--devices", devices,
-               "--out", str(out), "--no-report"]  # fmt: skip
+    command = [*PROGRAM, "run", "--plan", str(folder / "plan.toml"), "--devices", devices, "--out", str(out),
+               "--no-report"]  # fmt: skip
     start_ns = time.monotonic_ns()
     process = subprocess.Popen(command + ["--threads"] * threads, env=environment, stdout=subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL)  # fmt: skip
@@ -62,7 +61,7 @@ def measure(folder: Path, size: int, devices: str, threads: bool, environment: d
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print a line for each size."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--devices", default="host:2")
     parser.add_argument("--libraries", nargs="*", default=[], help="folders for LD_LIBRARY_PATH")
     parser.add_argument("--size", nargs="*", default=["64KiB", "32MiB"])

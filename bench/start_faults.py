@@ -8,23 +8,19 @@ and cause. Then threes of faults on three nodes of one cluster. Then a look at 1
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
-
-from cluster.cluster import Cluster  # noqa: E402
-from cluster.layout import Layout  # noqa: E402
-from cluster.start_faults import FAULTS, READ_ONLY, StartFault  # noqa: E402
+from benching import ON_A_NODE, PROGRAM, options, say
+from cluster.cluster import Cluster
+from cluster.layout import Layout
+from cluster.start_faults import FAULTS, READ_ONLY, StartFault
 
 
 def started(
@@ -32,11 +28,11 @@ def started(
 ) -> tuple[subprocess.CompletedProcess[str], float]:
     """The start of a run between hosts, and how long it took."""
     folder = cluster.folder / "shared"
-    words = [sys.executable, "-m", "linkgauge", "run", "--hosts", ",".join(hosts), "--devices", "host:1", "--no-report",
+    words = [*PROGRAM, "run", "--hosts", ",".join(hosts), "--devices", "host:1", "--no-report",
              "--transport", "mpi", "--pattern", "barrier", "--stop-rule", "count", "--stop-samples", "5", "--out",
              str(folder / "run")]  # fmt: skip
     began = time.monotonic()
-    done = cluster.run("login", words, cwd=folder, env={"PYTHONPATH": os.pathsep.join(sys.path), **env})
+    done = cluster.run("login", words, cwd=folder, env={**ON_A_NODE, **env})
     return done, time.monotonic() - began
 
 
@@ -79,7 +75,7 @@ def many(nodes: int, hung: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = options(__doc__)
     parser.add_argument("--nodes", type=int, default=4)
     parser.add_argument("--only", help="a fault's name")
     parser.add_argument("--first", type=int, default=0, help="begin with this fault")
@@ -90,18 +86,18 @@ def main() -> None:
     chosen = [fault for fault in FAULTS if asked.only in (None, fault.name)][asked.first :]
     for number, fault in enumerate(chosen):
         found["alone"].append(tried({f"n{1 + number % (asked.nodes - 1)}": fault}, asked.nodes))
-        print(json.dumps(found["alone"][-1]), flush=True)
+        say(found["alone"][-1])
     if asked.only in (None, READ_ONLY.name):
         found["alone"].append(tried({"n0": READ_ONLY}, asked.nodes))
-        print(json.dumps(found["alone"][-1]), flush=True)
+        say(found["alone"][-1])
     if asked.only is None:
         stopping = [fault for fault in FAULTS if fault.stops and fault.name not in ("MTU", "no way to others")]
         for three in itertools.islice(zip(*[iter(stopping)] * 3, strict=False), 7):
             found["three"].append(tried({f"n{one + 1}": fault for one, fault in enumerate(three)}, max(asked.nodes, 5)))
-            print(json.dumps(found["three"][-1]), flush=True)
+            say(found["three"][-1])
         if asked.many:
             found["many"] = many(asked.many, asked.many // 10)
-            print(json.dumps(found["many"]), flush=True)
+            say(found["many"])
     if asked.out:
         asked.out.write_text(json.dumps(found, indent=1) + "\n")
 

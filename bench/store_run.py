@@ -7,10 +7,8 @@ What names a device is replaced by its ordinal. docs/_site/outputs.py reads the 
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
-import sys
 import tarfile
 import tempfile
 from pathlib import Path
@@ -20,7 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "findings"))
+from benching import options
+
+# isort: split
 from run_extracts import chosen_samples
 
 # Folders of whoever measured.
@@ -59,7 +59,7 @@ def hidden(value: Any, hosts: dict[str, str]) -> Any:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("file", type=Path)
     parser.add_argument("--kept", type=int, default=40, help="samples kept of a case and rank")

@@ -9,14 +9,12 @@ Example: python bench/time_limit.py --limits 20 60 120 --times 3
 
 from __future__ import annotations
 
-import argparse
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from benching import linkgauge, options
 from linkgauge.store.run import load
 
 LOW, HIGH = 0.85, 1.0
@@ -26,8 +24,7 @@ def ratio_of(limit_s: float, words: Sequence[str], folder: Path) -> tuple[float,
     """Wall time over the limit of one run, its exit status, its cases that are ok, and those left."""
     out = folder / "run"
     began = time.monotonic()
-    command = [sys.executable, "-m", "linkgauge", "run", "--time-limit", f"{limit_s:g}s", "--out", str(out), *words]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    done = linkgauge("run", "--time-limit", f"{limit_s:g}s", "--out", str(out), *words)
     took_s = time.monotonic() - began
     if not out.exists():
         raise SystemExit(done.stderr or done.stdout)
@@ -37,7 +34,7 @@ def ratio_of(limit_s: float, words: Sequence[str], folder: Path) -> tuple[float,
 
 def main() -> int:
     """Print a line a run; whether all kept to their limits."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--limits", type=float, nargs="+", default=[20, 60, 120], help="in seconds")
     parser.add_argument("--times", type=int, default=3, help="runs of each")
     parser.add_argument("--devices", default="host:2")

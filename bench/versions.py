@@ -8,7 +8,6 @@ Example: python bench/versions.py /opt/before/bin/linkgauge .venv/bin/linkgauge 
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import shlex
@@ -16,6 +15,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from benching import options, say
 from linkgauge.model.result import Measured
 from linkgauge.peers.request import ratio_of_pairs
 from linkgauge.stats.summary import results_of
@@ -50,7 +50,7 @@ def medians(command: str, plan: Path, out: Path, devices: str) -> dict[str, floa
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("before")
     parser.add_argument("after")
     parser.add_argument("--devices", default="auto")
@@ -72,7 +72,7 @@ def main() -> None:
                 pairs.setdefault(case, []).append((found["after"][case], found["before"][case]))
     for case, both in sorted(pairs.items()):
         ratio = ratio_of_pairs(*zip(*both, strict=True))
-        print(json.dumps({"case": case, **dataclasses.asdict(ratio)}), flush=True)
+        say({"case": case, **dataclasses.asdict(ratio)})
 
 
 if __name__ == "__main__":

@@ -100,9 +100,9 @@ def import_all() -> None:
     for name in (*MODULES, *own):
         with contextlib.suppress(ModuleNotFoundError):  # as where the core is not built
             importlib.import_module(name)
-    from linkgauge.system import likeness
+    from linkgauge.system.catalog import described_nodes
 
-    likeness._described()
+    described_nodes()
     main_thread = str(os.getpid())
     tasks = [path for path in Path("/proc/self/task").iterdir() if path.name != main_thread]
     threads = {(path / "comm").read_text().strip() for path in tasks}

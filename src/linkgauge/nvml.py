@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from linkgauge.errors import EnvironmentLackingError
@@ -50,6 +50,24 @@ def refusals(library: Any, *more: type[Exception]) -> tuple[type[Exception], ...
     A function that a driver has in no version that this pynvml knows is an exception that is no NVMLError.
     """
     return (library.NVMLError, getattr(library, "NVMLLibraryMismatchError", library.NVMLError), AttributeError, *more)
+
+
+def asker(library: Any, *more: type[Exception]) -> Callable[..., Any]:
+    """Return what calls a function of the library by its name, and gives None where that is refused (`refusals`)."""
+    refused = refusals(library, *more)
+
+    def ask(name: str, *arguments: Any) -> Any:
+        try:
+            return getattr(library, name)(*arguments)
+        except refused:
+            return None
+
+    return ask
+
+
+def text_of(answer: object) -> str:
+    """Return an answer's text, which older versions of pynvml give as bytes."""
+    return answer.decode(errors="replace") if isinstance(answer, bytes) else str(answer)
 
 
 def field_values(library: Any, handle: Any, asked: Sequence[tuple[int, int]]) -> Sequence[Any]:
@@ -148,17 +166,10 @@ def confidential_computing(library: Any) -> bool | None:
 
 def mig_uuids(library: Any, handle: Any) -> tuple[str, ...]:
     """Return the UUIDs of the MIG devices that a GPU is divided into; none where it is whole, or NVML does not say."""
-    try:
-        if not library.nvmlDeviceGetMigMode(handle)[0]:
-            return ()
-        places = int(library.nvmlDeviceGetMaxMigDeviceCount(handle))
-    except refusals(library):
+    ask = asker(library)
+    if not (ask("nvmlDeviceGetMigMode", handle) or [0])[0]:
         return ()
-    found = []
-    for place in range(places):
-        try:
-            uuid = library.nvmlDeviceGetUUID(library.nvmlDeviceGetMigDeviceHandleByIndex(handle, place))
-        except refusals(library):  # no device at this place
-            continue
-        found.append(uuid.decode() if isinstance(uuid, bytes) else str(uuid))
-    return tuple(found)
+    places = range(int(ask("nvmlDeviceGetMaxMigDeviceCount", handle) or 0))
+    devices = [ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, place) for place in places]  # None: a free place
+    uuids = [ask("nvmlDeviceGetUUID", device) for device in devices if device is not None]
+    return tuple(text_of(uuid) for uuid in uuids if uuid is not None)

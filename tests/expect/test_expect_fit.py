@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from linkgauge.expect.fit import hockney, identifies, loggp
+from linkgauge.expect.fit import hockney, loggp
 from linkgauge.expect.fits_of_run import as_data, sweeps_of
 from results import results_of
 from thorough import most
@@ -102,23 +102,21 @@ def test_what_cannot_be_fitted() -> None:
 def test_loggp_says_what_is_missing() -> None:
     pingpong = hockney(SIZES, [2000 + size / 10.0 for size in SIZES])
     streaming = hockney(SIZES, [300 + size / 12.0 for size in SIZES])
-    alone = loggp(pingpong)
+    alone = loggp(pingpong, "pingpong", "isolated")
+    assert alone is not None
     assert alone.latency_and_overheads is not None
     assert alone.latency_and_overheads.value == pytest.approx(2000)
-    assert alone.gap_per_byte is not None
     assert alone.gap_per_byte.value == pytest.approx(0.1)
     assert alone.gap is None
     assert set(alone.missing) == {"o", "L", "g"}
-    both = loggp(pingpong, streaming)
-    assert both.gap is not None
-    assert both.gap.value == pytest.approx(300)
-    assert set(both.missing) == {"o", "L"}
-    assert loggp(None, streaming).latency_and_overheads is None
-    assert set(loggp().missing) == {"o", "L", "g", "G", "L + 2o"}
-    assert identifies("pingpong", "isolated") == ("L + 2o", "G")
-    assert identifies("unidirectional", "isolated", 64) == ("g", "G")
-    assert identifies("unidirectional", "isolated", 1) == ()
-    assert identifies("allreduce", "streaming") == ()
+    queued = loggp(streaming, "unidirectional", "isolated", 64)
+    assert queued is not None
+    assert queued.gap is not None
+    assert queued.gap.value == pytest.approx(300)
+    assert queued.latency_and_overheads is None
+    assert set(queued.missing) == {"o", "L", "L + 2o"}
+    assert loggp(streaming, "unidirectional", "isolated", 1) is None
+    assert loggp(streaming, "allreduce", "streaming") is None
 
 
 def test_sweeps_of_a_run() -> None:

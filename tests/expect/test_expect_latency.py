@@ -31,6 +31,7 @@ def test_a_flag_crosses_once_in_either_direction_and_a_launch_twice() -> None:
     flag = found("leonardo-booster", pattern="flag_pingpong", devices=(0, 1))["wire_time"]
     load = found("leonardo-booster", pattern="pointer_chase", devices=(0, 1))["wire_time"]
     assert flag.latency_ns == pytest.approx(load.latency_ns)
+    assert found("leonardo-booster", pattern="flag_pingpong")["wire_time"].basis.startswith("a flag of 8 bytes, {gpu0}")
     floor = found("hgx-h200-8", pattern="empty_op", devices=(3,))["wire_time"]
     assert floor.latency_ns == pytest.approx(2 / 63.015)
 

@@ -56,6 +56,11 @@ def test_an_unknown_name_is_told_with_those_that_there_are() -> None:
         named_jobs(("crow",), {}, "x")
 
 
+def test_too_many_combinations_are_refused_by_the_name_of_the_key() -> None:
+    with pytest.raises(UsageError, match=r"case\]\] 1: background stands for more than 10000 combinations of loads"):
+        planned(case_of(f'background = "{"; ".join(["crowd"] * 7)}"'))
+
+
 @pytest.mark.parametrize("parts", [1, 2, 3, 4])
 def test_parts_of_the_rest_are_all_of_it_each_once(parts: int) -> None:
     text = "; ".join(f"kernel local_copy 8 on=rest:{k}/{parts}" for k in range(1, parts + 1))

@@ -243,10 +243,7 @@ def test_paths_of_described_systems_agree_with_matrices(name: str) -> None:
 def test_devices_by_common_ancestors_are_those_joined_by_others(data: st.DataObject) -> None:
     """Each device behind the switch of all that it meets there, also by way of others; numbered by their last."""
     count = data.draw(st.integers(1, 6))
-    devices = [
-        FoundDevice(f"0000:{i:02x}:00.0", Node(f"gpu{i}", "device"), None, (None, None, None, None))
-        for i in range(count)
-    ]
+    devices = [FoundDevice(f"0000:{i:02x}:00.0", Node(f"gpu{i}", "device"), None) for i in range(count)]
     met = [pair for pair in itertools.combinations(range(count), 2) if data.draw(st.booleans())]
     levels = [[a, b, 20 if (a, b) in met else 50] for a, b in itertools.combinations(range(count), 2)]
     answers: dict[str, Any] = {"devices": [{"pci": d.address} for d in devices], "ancestors": levels}

@@ -98,7 +98,7 @@ def test_a_numa_node_is_had_from_the_devices_within_it(tmp_path: Path) -> None:
 
 def test_levels_are_joined_by_others() -> None:
     """0 and 2 each meet 1 at a switch: all three lie behind it, whatever is said of 0 and 2, in any order."""
-    devices = [FoundDevice(f"0000:0{i}:00.0", Node("", "device"), None, (None,) * 4) for i in range(3)]
+    devices = [FoundDevice(f"0000:0{i}:00.0", Node("", "device"), None) for i in range(3)]
     answers = {"devices": [{"pci": d.address} for d in devices], "ancestors": [[0, 1, 10], [1, 2, 20], [0, 2, 30]]}
     for order in (devices, devices[::-1], [devices[1], devices[2], devices[0]]):
         assert len({device.behind for device in ancestors.placed(order, answers, {})} - {None}) == 1

@@ -121,6 +121,14 @@ def test_a_driver_that_answers_some_questions(monkeypatch: pytest.MonkeyPatch) -
     assert memory.value == pytest.approx(3.352e12, rel=1e-3)
 
 
+def test_a_question_that_an_older_pynvml_does_not_know_has_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvml, "open_nvml", Driver)
+    monkeypatch.delattr(pynvml, "nvmlDeviceGetNumaNodeId", raising=False)
+    answers = nvml.read()
+    assert answers is not None
+    assert [device["own_numa"] for device in answers["devices"]] == [None, None]
+
+
 def test_the_doctor_reads_the_fabric_as_discovery_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor_nvml, "open_nvml", Driver)
     monkeypatch.setattr(link_errors, "open_nvml", Driver)
@@ -133,6 +141,14 @@ def test_the_doctor_reads_the_fabric_as_discovery_does(monkeypatch: pytest.Monke
     monkeypatch.delattr(Driver, "nvmlDeviceGetGpuFabricInfoV")
     assert {gpu.fabric_state for gpu in nvidia_gpus()[0]} == {""}
     assert opener.fabric_info(types.SimpleNamespace(), 0) is None
+
+
+def test_a_pci_domain_of_more_than_four_digits_is_as_sysfs_writes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_nvml, "open_nvml", Driver)
+    assert [gpu.pci_address for gpu in nvidia_gpus()[0]] == ["0000:18:00.0", "0000:19:00.0"]
+    place = types.SimpleNamespace(busId=b"00010000:AF:00.0")
+    monkeypatch.setattr(Driver, "nvmlDeviceGetPciInfo", lambda self, handle: place)
+    assert {gpu.pci_address for gpu in nvidia_gpus()[0]} == {"10000:af:00.0"}
 
 
 @pytest.mark.parametrize("feature", [0, 1])

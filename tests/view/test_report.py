@@ -7,6 +7,7 @@ import html
 import json
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -254,6 +255,13 @@ def test_every_text_of_the_report_can_be_read(known_report: Path, tmp_path: Path
 @pytest.fixture(scope="module")
 def known_report(known_run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_report(known_run, tmp_path_factory.mktemp("report") / "known.html", findings=[FINDING])
+
+
+def test_mechanisms_measured_equally_often_stand_in_the_runs_order(known_report: Path, known_machine: Results) -> None:
+    # Not in the order of a set, which differs from process to process.
+    often = Counter(known_machine.label(row) for row in known_machine.rows if row.pattern == "allreduce")
+    pairs = re.findall(r"<figcaption>(\S+) against (\S+)</figcaption>", known_report.read_text(encoding="utf-8"))
+    assert pairs == [tuple(label for label, _ in often.most_common(2))]
 
 
 def test_no_chart_is_of_one_point(report: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from linkgauge.errors import Exit, brief, nearest, renamed
+from linkgauge.model.grouped import grouped
 from linkgauge.model.listed import listed
 
 if TYPE_CHECKING:
@@ -169,11 +170,8 @@ class Grouped(click.Command):
 
     def taken_over(self, ctx: click.Context) -> dict[str, list[str]]:
         """By command the options that it explains and this one takes too."""
-        found: dict[str, list[str]] = {}
-        for parameter in self.get_params(ctx):
-            if owner := getattr(parameter, "owner", ""):
-                found.setdefault(owner, []).append(parameter.opts[0])
-        return found
+        owned = ((getattr(parameter, "owner", ""), parameter.opts[0]) for parameter in self.get_params(ctx))
+        return grouped(pair for pair in owned if pair[0])
 
     exits: tuple[Exit, ...] = ()
     """The exit statuses that it has beside those of every command."""

@@ -4,52 +4,31 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Sequence
+import pkgutil
+from collections.abc import Collection
 
 import click
 from click.shell_completion import CompletionItem
 
+_NAMES = {
+    "pattern": "model.patterns:PATTERNS", "transport": "app.completing:transports", "plan": "plan.builtin:names",
+    "app": "apps.catalog:names", "figure": "view.figures:FIGURES",
+}  # fmt: skip
+"""By the parameter's name where its names are, imported when they are asked for."""
 
-def _patterns() -> Sequence[str]:
-    from linkgauge.model.patterns import PATTERNS
 
-    return [*PATTERNS]
-
-
-def _transports() -> Sequence[str]:
+def transports() -> list[str]:
+    """Those that can be measured, by their own names and by those of libraries."""
     from linkgauge.model.transports import IMPORTED, TRANSPORT_ALIASES, TRANSPORTS
 
     return [*(name for name in TRANSPORTS if name not in IMPORTED), *TRANSPORT_ALIASES]
 
 
-def _plans() -> Sequence[str]:
-    from linkgauge.plan.builtin import names
-
-    return names()
-
-
-def _systems() -> Sequence[str]:
-    from linkgauge.system.shipped import names
-
-    return names()
-
-
-def _applications() -> Sequence[str]:
-    from linkgauge.apps.catalog import names
-
-    return names()
-
-
-def _figures() -> Sequence[str]:
-    from linkgauge.view.figures import FIGURES
-
-    return [*FIGURES]
-
-
-_NAMES: dict[str, Callable[[], Sequence[str]]] = {
-    "pattern": _patterns, "transport": _transports, "plan": _plans, "app": _applications, "figure": _figures,
-}  # fmt: skip
-"""By the parameter's name."""
+def _known(place: str) -> Collection[str]:
+    """The names of a collection, or of a function that gives one."""
+    found = pkgutil.resolve_name(f"linkgauge.{place}")
+    names: Collection[str] = found() if callable(found) else found
+    return names
 
 
 def words_for(parameter: click.Parameter, incomplete: str) -> list[CompletionItem] | None:
@@ -57,10 +36,10 @@ def words_for(parameter: click.Parameter, incomplete: str) -> list[CompletionIte
     metavar = parameter.metavar or ""
     found: list[str] = []
     if "SYSTEM" in metavar or parameter.name in ("system", "system_name"):
-        found += _continued(incomplete, _systems())
+        found += _continued(incomplete, _known("system.shipped:names"))
     if "RUN" in metavar or metavar == "A B...":
         found += _run_folders(incomplete)
-    choices = _NAMES[parameter.name]() if parameter.name in _NAMES else getattr(parameter, "choices", ())
+    choices = _known(_NAMES[parameter.name]) if parameter.name in _NAMES else getattr(parameter, "choices", ())
     if not found:
         found += _continued(incomplete, choices)
     if found:
@@ -72,7 +51,7 @@ def _takes_a_file(metavar: str) -> bool:
     return any(word in metavar for word in ("FILE", "FOLDER", "RUN", "A B", "TRACE"))
 
 
-def _continued(incomplete: str, choices: Sequence[str]) -> list[str]:
+def _continued(incomplete: str, choices: Collection[str]) -> list[str]:
     before, comma, last = incomplete.rpartition(",")
     return [f"{before}{comma}{word}" for word in choices if word.startswith(last)]
 

@@ -57,7 +57,7 @@ def _page(context: click.Context, command: click.Command) -> str:
         ".SH SYNOPSIS",
         f"{_bold(context.command_path)} {_text(' '.join(command.collect_usage_pieces(context)))}",
         ".SH DESCRIPTION",
-        *_joined(".PP", map(_text, [about, *more])),
+        "\n.PP\n".join(map(_text, [about, *more])),
     ]
     if isinstance(command, cli.Commands):
         for panel, entries in command.panels():
@@ -93,13 +93,6 @@ def _options(context: click.Context, command: click.Command) -> Iterator[str]:
 def _listed(records: Iterator[tuple[str, str]] | Sequence[tuple[str, str]]) -> Iterator[str]:
     for written, told in records:
         yield from (".TP", _bold(written), _text(" ".join(told.split())))
-
-
-def _joined(between: str, parts: Iterator[str]) -> Iterator[str]:
-    for number, part in enumerate(parts):
-        if number:
-            yield between
-        yield part
 
 
 def _paragraphs(text: str | None) -> list[str]:

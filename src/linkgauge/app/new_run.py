@@ -256,10 +256,8 @@ def _switches(path: Path | None, hosts: Sequence[str]) -> Switches | None:
 
 def warn(machine: Machine, devices: DeviceSet, prepared: Prepared, reporter: Any) -> list[str]:
     """The doctor's first look: it warns and never stops the run. Returns what it says."""
-    try:
-        from linkgauge.doctor.stage import warnings_before_run
-    except ImportError:
-        return []
+    from linkgauge.doctor.stage import warnings_before_run
+
     gpus_asked = machine.devices.partition(":")[0] != "host"
     found = warnings_before_run(devices, prepared, gpus_asked=gpus_asked)
     for text in found:

@@ -16,9 +16,9 @@ from linkgauge.system.amdsmi import Health
 from linkgauge.system.sysfs import generation_of
 
 _PROCESSES = "/sys/class/kfd/kfd/proc"
-# Of power_dpm_force_performance_level; auto, manual and high do not hold clocks down by themselves.
 # Of ras/gpu_vram_bad_pages; R, a page that is retired, is well.
 _PAGES = {"P": "are to be retired at the next reset", "F": "could not be retired"}
+# Of power_dpm_force_performance_level; auto, manual and high do not hold clocks down by themselves.
 _LOW_LEVELS = ("low", "profile_min_sclk", "profile_min_mclk", "profile_standard")
 
 

@@ -14,7 +14,7 @@ from linkgauge.doctor.readers import Readers
 from linkgauge.model.runtimes import GPU_RUNTIMES, RUNTIMES
 from linkgauge.nvml import mps_pipe
 from linkgauge.plan.library_settings import mpi_on_devices
-from linkgauge.run.machine.binding import parse_core_list
+from linkgauge.system.sysfs import cpu_list
 from linkgauge.system.visible import VARIABLES, visible
 
 # Vendor and classes of GPUs for computing: 3D controller, other display, accelerator; a screen's card is another.
@@ -250,8 +250,8 @@ def device_affinity(readers: Readers) -> Result:
     gpus = gpus_of(readers)
     allowed, far = readers.affinity(), []
     for gpu in gpus:
-        text = readers.text(f"/sys/bus/pci/devices/{gpu.pci_address}/local_cpulist")
-        if text and not allowed & set(parse_core_list(text)):
+        near = cpu_list(readers.text(f"/sys/bus/pci/devices/{gpu.pci_address}/local_cpulist") or "")
+        if near and allowed.isdisjoint(near):
             far.append(gpu)
     if far:
         return Result(WARNING, f"no allowed core is on the socket of {named(far)}",

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from linkgauge.doctor.facts import GpuFacts
 from linkgauge.nvml import NvmlAbsentError, confidential_computing, fabric_info, mig_uuids, open_nvml, refusals
+from linkgauge.system.sysfs import normal_address
 
 _Value = TypeVar("_Value")
 _FABRIC_STATES = {1: "not started", 2: "in progress", 3: "completed"}  # NVML_GPU_FABRIC_STATE_*
@@ -59,7 +60,7 @@ def _facts(nvml: Any, index: int) -> GpuFacts:
         index=index,
         name=text(ask(lambda: nvml.nvmlDeviceGetName(handle), "")),
         uuid=text(ask(lambda: nvml.nvmlDeviceGetUUID(handle), "")),
-        pci_address=_short_address(text(ask(lambda: nvml.nvmlDeviceGetPciInfo(handle).busId, ""))),
+        pci_address=normal_address(text(ask(lambda: nvml.nvmlDeviceGetPciInfo(handle).busId, ""))) or "",
         processes=_processes(nvml, handle, ask),
         clock_limit=ask(lambda: int(nvml.nvmlDeviceGetApplicationsClock(handle, nvml.NVML_CLOCK_SM)), -1),
         clock_max=ask(lambda: int(nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM)), -1),
@@ -117,12 +118,6 @@ def _memory_faults(nvml: Any, handle: Any, ask: Callable[..., Any]) -> tuple[str
         *(["a row remapping failed"] if failed else []),
         *(["a row remapping is pending"] if pending else []),
     )
-
-
-def _short_address(bus_id: str) -> str:
-    """NVML's eight-digit domain as sysfs writes it, four digits, lower case."""
-    domain, _, rest = bus_id.partition(":")
-    return f"{domain[-4:]}:{rest}".lower() if rest else bus_id
 
 
 def _throttle(nvml: Any, mask: int) -> tuple[str, ...]:

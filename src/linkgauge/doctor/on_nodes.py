@@ -119,19 +119,17 @@ def compared(said: Sequence[Mapping[str, Any]]) -> list[OnNodes]:
     """What nodes have said of themselves, thing by thing: `host`, `rows` of checks, `facts`, and `date` in seconds."""
     load()
     momentary = {name for name, one in CHECKS.items() if one.momentary}
-    things: dict[str, list[tuple[str, str, str, str, str]]] = {}
+    things: list[tuple[str, tuple[str, str, str, str, str]]] = []
     first: dict[tuple[str, str], str] = {}  # by momentary check and status: the finding that stands for all
     for node in sorted(said, key=lambda node: node["host"]):
         host = node["host"]
-        for name, value in node["facts"].items():
-            things.setdefault(name, []).append((OK, value, host, "", ""))
+        things += [(name, (OK, value, host, "", "")) for name, value in node["facts"].items()]
         for row in node["rows"]:
             finding = row["finding"]
             if row["check"] in momentary:
                 finding = first.setdefault((row["check"], row["status"]), finding)
-            told = (row["status"], finding, host, row["cost"], row["fix"])
-            things.setdefault(row["check"].replace("_", " "), []).append(told)
-    found = [joined(name, told, {node["host"] for node in said}) for name, told in things.items()]
+            things.append((row["check"].replace("_", " "), (row["status"], finding, host, row["cost"], row["fix"])))
+    found = [joined(name, told, {node["host"] for node in said}) for name, told in grouped(things).items()]
     return [*found, _dates(said)]
 
 

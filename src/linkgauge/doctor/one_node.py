@@ -10,6 +10,7 @@ import platform
 import sys
 import time
 
+from linkgauge import __version__
 from linkgauge.doctor.check import as_row, run_checks
 from linkgauge.doctor.readers import Readers
 from linkgauge.run.machine.interfaces import Interface
@@ -32,7 +33,7 @@ def facts(readers: Readers) -> dict[str, str]:
         "processor": f"{known['cpu']}, {known['available_cores']} of {known['cores']} cores, "
                      f"{known['numa_nodes']} NUMA nodes, {round(known['memory_bytes'] / 2**30)} GiB",
         "python": platform.python_version(),
-        "linkgauge": _version(),
+        "linkgauge": __version__,
         "rdma devices": ", ".join(there.rdma) or "none",
         "rdma ports": ", ".join(f"{one.name} {one.state} {one.rate}" for one in ports) or "none",
         "infiniband subnets": "; ".join(sorted({one.subnet for one in ports if one.subnet})) or "none",
@@ -49,12 +50,6 @@ def _words(one: Interface) -> str:
     rate = f"{one.rate / 1e9:g} Gb/s" if one.rate else "no rate known"
     kind = "" if one.kind == "network" else f", {one.kind}"
     return f"{'up' if one.up else 'down'}, {rate}{', ' + one.driver if one.driver else ''}{kind}"
-
-
-def _version() -> str:
-    from linkgauge import __version__
-
-    return __version__
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from linkgauge.children import NoAnswerError, output_of
 from linkgauge.doctor.facts import GpuFacts, ImexDomain
@@ -257,13 +258,13 @@ class Readers:
 
     def visible_devices(self) -> int | None:
         """How many devices the runtime shows to this process, hidden ones left out; None where it is not known."""
+        return len(self._shown())
+
+    def _shown(self) -> Sequence[Mapping[str, Any]]:
+        """The devices of the first runtime that shows some."""
         from linkgauge.run.parent.devices import probe
 
-        for kind in GPU_RUNTIMES:
-            found = probe(kind)
-            if found.devices:
-                return len(found.devices)
-        return 0
+        return next((found.devices for kind in GPU_RUNTIMES if (found := probe(kind)).devices), ())
 
     def why_no_sycl(self) -> str:
         """Why SYCL shows no device; empty where it shows some."""
@@ -286,18 +287,9 @@ class Readers:
 
     def refused_peers(self) -> dict[str, str] | None:
         """Pairs of devices (`0-1`) between which peer access is refused, with the reason; None: not known."""
-        from linkgauge.run.parent.devices import probe
-
-        for kind in GPU_RUNTIMES:
-            found = probe(kind)
-            if found.devices:
-                refused: dict[str, str] = {}
-                for device in found.devices:
-                    refused |= {
-                        f"{device['ordinal']}-{peer}": why for peer, why in device.get("refused_peers", {}).items()
-                    }
-                return refused
-        return None
+        devices = self._shown()
+        of_each = ((device["ordinal"], device.get("refused_peers", {}).items()) for device in devices)
+        return {f"{one}-{peer}": why for one, refused in of_each for peer, why in refused} if devices else None
 
     def cross_memory_refused(self) -> str | None:
         """Why one process may not read another's memory (process_vm_readv), tried; empty where it may, None untried."""

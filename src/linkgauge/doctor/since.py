@@ -13,6 +13,7 @@ from typing import Any
 from linkgauge.doctor.check import FAILING, OK, WARNING
 from linkgauge.doctor.on_nodes import OnNodes, joined
 from linkgauge.errors import EnvironmentLackingError
+from linkgauge.model.grouped import grouped
 from linkgauge.model.shape import label, one_of, read_json, table, text, whole
 from linkgauge.run.machine.private_folder import remove_elsewhere
 from linkgauge.run.parent.mpi_installation import MpiInstallation
@@ -66,22 +67,20 @@ def read_snapshot(path: Path) -> dict[str, Any]:
 
 def compared(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[OnNodes]:
     """What rose on which nodes since, thing by thing: each counter that rose, or one row that none did."""
-    told: dict[str, list[tuple[str, str, str, str, str]]] = {}
+    told: list[tuple[str, tuple[str, str, str, str, str]]] = []
     still = []
     for host, node in sorted(now.items()):
         then = before.get(host)
         if then is None:
-            told.setdefault("counters", []).append((WARNING, "the snapshot has no such node", host, *_NEW))
+            told.append(("counters", (WARNING, "the snapshot has no such node", host, *_NEW)))
         elif abs(then["boot_s"] - node["boot_s"]) > _SAME_BOOT_S:
-            told.setdefault("counters", []).append((WARNING, "the node was restarted since", host, *_NEW))
+            told.append(("counters", (WARNING, "the node was restarted since", host, *_NEW)))
         elif found := rises(then["counters"], node["counters"], _seconds(then, node)):
-            for one in found:
-                told.setdefault(f"{one.part}: {one.counter}", []).append((*_status(one), host, *_advice(one)))
+            told += [(f"{one.part}: {one.counter}", (*_status(one), host, *_advice(one))) for one in found]
         else:
-            still.append((OK, "no error counter rose", host, "", ""))
-    if still:
-        told.setdefault("counters", []).extend(still)
-    return [joined(name, of, {host for _, _, host, _, _ in of}) for name, of in told.items()]
+            still.append(("counters", (OK, "no error counter rose", host, "", "")))
+    things = grouped([*told, *still])
+    return [joined(name, of, {host for _, _, host, _, _ in of}) for name, of in things.items()]
 
 
 def _seconds(then: Mapping[str, Any], now: Mapping[str, Any]) -> float:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from linkgauge.expect.collectives import link_bounds, staging
 from linkgauge.expect.graph import FABRIC, HOST, Wires
 from linkgauge.expect.latency import of_latency, way
-from linkgauge.expect.limit import Limit, limit
+from linkgauge.expect.limit import Limit, goodput, limit
 from linkgauge.expect.points import staging_point_to_point
 from linkgauge.expect.ports import Load, Ports, between_hosts, cores_of
 from linkgauge.expect.query import Query, query
@@ -99,10 +99,8 @@ def _goodput(q: Query, ports: Ports) -> tuple[float, str] | None:
     if graph is None:
         return None
     found = [c for c in link_bounds(q, graph, "upper bound") if c.value_bytes_per_s is not None]
-    if not found:
-        return None
-    least = min(found, key=lambda c: c.value_bytes_per_s or 0.0)
-    return least.value_bytes_per_s or 0.0, f"{least.rule} on the ports as measured"
+    least = min(found, key=goodput, default=None)
+    return None if least is None else (goodput(least), f"{least.rule} on the ports as measured")
 
 
 def _host_links(q: Query, ports: Ports) -> tuple[float, str] | None:

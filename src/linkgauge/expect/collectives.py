@@ -32,9 +32,8 @@ def collective(q: Query) -> list[Limit]:
         if q.mechanism.through_host:
             result.extend(staging(q, q.graph(HOST)))
         else:
-            result.extend(link_bounds(q, q.graph(), "upper bound" if q.binds else "achievable schedule"))
-            if not q.binds:
-                result.extend(link_bounds(q, q.graph(q.outer), "upper bound"))
+            for scope, kind in q.scopes.items():
+                result.extend(link_bounds(q, q.graph(scope), kind))
             result.extend(_constructive(q))
     result.extend(_memory(q))
     return result
@@ -245,7 +244,7 @@ def _constructive(q: Query) -> list[Limit]:
     listed = rings.cycles(graph, names) if units is not None and k <= rings.MOST_DEVICES else []
     if units is not None and listed:
         links, rate = units
-        count = rings.most_disjoint(links, listed, directed=True)
+        count = rings.most_disjoint(tuple(links.items()), tuple(listed))
         cycles = f"{len(listed)} Hamiltonian cycle{'' if len(listed) == 1 else 's'}"
         words = f"{count} directed ring{'' if count == 1 else 's'} of {show_rate(rate)} ({cycles})"
         result.append(limit("rings", count * rate * k / (k - 1) / half, words))

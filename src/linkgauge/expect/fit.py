@@ -76,7 +76,7 @@ class LogGP:
     """LogGP parameters in ns (G in ns a byte). None is missing, with the reason in `missing`."""
 
     latency_and_overheads: Parameter | None
-    gap_per_byte: Parameter | None
+    gap_per_byte: Parameter
     gap: Parameter | None
     missing: dict[str, str]
 
@@ -181,43 +181,25 @@ def _piece(m: Floats, t: Floats) -> Piece:
     )
 
 
-def loggp(pingpong: Fit | None = None, streaming: Fit | None = None) -> LogGP:
-    """Return what a ping-pong's and a back-to-back sweep's fits identify of LogGP.
+def loggp(fit: Fit, pattern: str, cadence: str, window: int = 1) -> LogGP | None:
+    """Return what a sweep's fit identifies of LogGP, None where it is nothing; G is the largest piece's.
 
-    `pingpong` is the fit of half round trips, `streaming` that of the time per message of messages in flight together.
-    G is the largest piece's, from the ping-pong where there is one.
+    Times are those of half round trips, or of each of several messages in flight together.
+
+    A collective's sweep gives Hockney's two numbers for that collective, and no parameter of single messages.
     """
+    latency, rate = fit.pieces[0].latency, fit.pieces[-1].rate
+    ends = (rate.value, rate.high, rate.low)
+    value, low, high = (0.0 if math.isinf(end) else 1e9 / end if end > 0 else math.inf for end in ends)
+    per_byte = Parameter(value, low, high, "ns/B")
     missing = {
         "o": "needs the time that the processor spends in a call",
         "L": "needs o: a ping-pong gives L + 2o alone",
     }
-    source = pingpong or streaming
-    per_byte = None
-    if source is not None:
-        rate = source.pieces[-1].rate
-        inverse = [0.0 if math.isinf(x) else 1e9 / x if x > 0 else math.inf for x in (rate.value, rate.high, rate.low)]
-        per_byte = Parameter(inverse[0], inverse[1], inverse[2], "ns/B")
-    else:
-        missing["G"] = "needs a sweep over sizes"
-    if pingpong is None:
-        missing["L + 2o"] = "needs a ping-pong"
-    if streaming is None:
-        missing["g"] = "needs messages queued back to back (unidirectional with a window)"
-    return LogGP(
-        latency_and_overheads=None if pingpong is None else pingpong.pieces[0].latency,
-        gap_per_byte=per_byte,
-        gap=None if streaming is None else streaming.pieces[0].latency,
-        missing=missing,
-    )
-
-
-def identifies(pattern: str, cadence: str, window: int = 1) -> tuple[str, ...]:
-    """Return the LogGP parameters that a sweep of this pattern and cadence identifies; empty where it gives none.
-
-    A collective's sweep gives Hockney's two numbers for that collective, and no parameter of single messages.
-    """
     if pattern == "pingpong" and cadence in ("isolated", "streaming"):
-        return ("L + 2o", "G")
+        missing["g"] = "needs messages queued back to back (unidirectional with a window)"
+        return LogGP(latency, per_byte, None, missing)
     if pattern == "unidirectional" and (window > 1 or cadence in ("streaming", "gated")):
-        return ("g", "G")
-    return ()
+        missing["L + 2o"] = "needs a ping-pong"
+        return LogGP(None, per_byte, latency, missing)
+    return None

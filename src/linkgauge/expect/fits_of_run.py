@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from linkgauge.expect.fit import Fit, LogGP, Parameter, hockney, identifies, loggp
+from linkgauge.expect.fit import Fit, LogGP, Parameter, hockney, loggp
 from linkgauge.model.comparing import held_apart, values_of
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.result import Measured, Result
@@ -48,16 +48,9 @@ def sweeps_of(rows: Iterable[Result]) -> list[Sweep]:
             continue
         dimensions = dict(zip((*_FIXED, "launch_key"), key, strict=True))
         fit = hockney([size for size, _ in points], [time for _, time in points])
-        result.append(Sweep(dimensions, fit, _loggp(dimensions, fit)))
+        of_messages = loggp(fit, dimensions["pattern"], dimensions["cadence"], dimensions["window"] or 1)
+        result.append(Sweep(dimensions, fit, of_messages))
     return result
-
-
-def _loggp(dimensions: Mapping[str, Any], fit: Fit) -> LogGP | None:
-    """Return the LogGP parameters that this sweep identifies; None where it identifies none."""
-    names = identifies(str(dimensions["pattern"]), str(dimensions["cadence"]), int(dimensions["window"] or 1))
-    if "L + 2o" in names:
-        return loggp(pingpong=fit)
-    return loggp(streaming=fit) if "g" in names else None
 
 
 def as_data(sweep: Sweep) -> dict[str, Any]:

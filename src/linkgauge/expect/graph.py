@@ -106,17 +106,13 @@ class Wires(Remembering):
         """Return the graph with every arc turned round; what repeats then adds, and the other way about."""
         if self.symmetric and self.multicast == self.reduction and not self.inner:
             return self
-        return Wires(
-            scope=self.scope,
-            devices=self.devices,
+        return dataclasses.replace(
+            self,
             arcs={(head, tail): rate for (tail, head), rate in self.arcs.items()},
             links={(head, tail): count for (tail, head), count in self.links.items()},
             multicast=self.reduction,
             reduction=self.multicast,
-            routers=self.routers,
-            unknown=self.unknown,
             inner=frozenset((head, tail) for tail, head in self.inner),
-            network=self.network,
         )
 
     def with_arcs(self, arcs: Mapping[tuple[str, str], float]) -> Wires:

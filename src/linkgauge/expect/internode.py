@@ -15,14 +15,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from linkgauge.expect import cuts, flows
 from linkgauge.expect.collectives import bytes_bound, collective, gathered
 from linkgauge.expect.graph import HOST, MACHINE, Wires
-from linkgauge.expect.limit import Limit, limit
+from linkgauge.expect.limit import Limit, goodput, limit
 from linkgauge.expect.linear_program import TooLargeError
 from linkgauge.expect.network_bounds import network
 from linkgauge.expect.points import finite, serial
 from linkgauge.expect.query import Query
 from linkgauge.model.quantity import percent
 from linkgauge.system.domain import domain_of, ordinals_of_domain
-from linkgauge.system.model import Node
 from linkgauge.system.units import show_rate
 
 # Ends that the graph of one node gets in place of the network; no description has such names.
@@ -37,8 +36,9 @@ class _Doors:
     so that every rate is a bound.
     """
 
-    def __init__(self, q: Query, nics: Sequence[Node], where: str) -> None:
-        """Take the case, the NICs, each of a known rate, and what has them in words."""
+    def __init__(self, q: Query, where: str) -> None:
+        """Take a case on a system whose NICs all have a known rate, and what has them in words."""
+        nics = list(q.system.of_kind("nic"))
         self.graph = q.graph(MACHINE)
         self._rates = {nic.name: nic.port_rate.value for nic in nics if nic.port_rate is not None}
         self.ports = sum(self._rates.values())
@@ -100,8 +100,7 @@ def several_nodes(q: Query) -> list[Limit]:
 
 def _least(found: Iterable[Limit]) -> float:
     """Return the least bound; infinite where there is none."""
-    bounds = (one.value_bytes_per_s or 0.0 for one in found if one.kind == "upper bound" and one.without is None)
-    return min(bounds, default=math.inf)
+    return min((goodput(one) for one in found if one.kind == "upper bound" and one.without is None), default=math.inf)
 
 
 def _nodes_of_domain(q: Query) -> int:
@@ -139,11 +138,10 @@ def _pairs_in_domain(q: Query) -> list[Limit]:
         pairs += [(b, a) for a, b in pairs]
     demands = {pair: float(count) for pair, count in Counter(pairs).items()}
     result = []
-    for scope, binds in ((two.scope, two.binds), (two.outer, True))[: 1 if two.binds else 2]:
+    for scope, kind in two.scopes.items():
         rate = flows.concurrent(two.graph(scope), demands)
-        if rate is not None and finite(value := rate.bound if binds else rate.reached):
+        if rate is not None and finite(value := rate.bound if kind == "upper bound" else rate.reached):
             words = f"over the {scope} links of a domain, {show_rate(value)} for each pair"
-            kind = "upper bound" if binds else "achievable schedule"
             result.append(limit("concurrent_flow", value * q.ranks, words, kind=kind))
     return result
 
@@ -161,7 +159,7 @@ def _between_domains(q: Query, most: int, parts: int) -> list[Limit]:
     size = q.nodes // parts
     there = _domain(q, size, parts) if most > 1 else q
     where = "node" if most == 1 else _domain_words(size)
-    doors = _Doors(there, list(there.system.of_kind("nic")), where)
+    doors = _Doors(there, where)
     g, names, n = there.ranks, there.names, q.nodes * q.ranks
     every = min(doors.out(names), doors.into(names))
     result: list[Limit] = []
@@ -205,9 +203,7 @@ def _between_domains(q: Query, most: int, parts: int) -> list[Limit]:
         # The root's own domain may be the largest.
         own_nodes = min(most, q.nodes - 1)
         root = _domain(q, own_nodes, parts) if most > 1 else q
-        wide = doors
-        if own_nodes != size:
-            wide = _Doors(root, list(root.system.of_kind("nic")), _domain_words(own_nodes))
+        wide = doors if own_nodes == size else _Doors(root, _domain_words(own_nodes))
         rate = wide.out([root.root_name]) if q.traits.root == "sends" else wide.into([root.root_name])
         whole = n - 1 if q.traits.per_peer else n
         bundle(rate, whole / (n - root.ranks), f" of the root's {'node' if most == 1 else 'domain'}", wide)

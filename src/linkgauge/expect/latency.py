@@ -62,7 +62,8 @@ def _bounds(q: Query) -> list[Limit]:
         if len(q.names) < 2:
             return _cycle(q)
         # Half a round trip: the mean of both directions.
-        there, back = (_across(q.graph(q.outer), [a], [b], _WORD_BYTES) for a, b in (q.names, q.names[::-1]))
+        a, b = [q.names[0]], [q.names[-1]]
+        there, back = (_across(q.graph(q.outer), *ends, _WORD_BYTES) for ends in ((a, b), (b, a)))
         if there is None or back is None:
             return []
         return [_wire((there[0] + back[0]) / 2, f"a flag of {_WORD_BYTES} bytes, {there[1]}")]
@@ -122,32 +123,29 @@ def of_latency(rule: str, latency_ns: float, basis: str, *, kind: str | None = N
 
 @dataclass(frozen=True)
 class _Seen:
+    """An entry of the table, with its texts."""
+
     kind: str
-    patterns: tuple[str, ...]
+    patterns: Sequence[str]
     transport: str
     model: str
     way: str
-    latency_ns: float
-    most_bytes: float
     source: str
+    value: str
+    most: str = ""
+
+    @functools.cached_property
+    def latency_ns(self) -> float:
+        return parse(self.value, TIME)
+
+    @functools.cached_property
+    def most_bytes(self) -> float:
+        return parse(self.most, SIZE) if self.most else float("inf")
 
 
 @functools.cache
 def _table() -> tuple[_Seen, ...]:
-    entries = read_toml(_FILE, "latencies that were seen")["latency"]
-    return tuple(
-        _Seen(
-            kind=entry["kind"],
-            patterns=tuple(entry["patterns"]),
-            transport=entry["transport"],
-            model=entry["model"],
-            way=entry["way"],
-            latency_ns=parse(entry["value"], TIME),
-            most_bytes=parse(entry["most"], SIZE) if "most" in entry else float("inf"),
-            source=entry["source"],
-        )
-        for entry in entries
-    )
+    return tuple(_Seen(**entry) for entry in read_toml(_FILE, "latencies that were seen")["latency"])
 
 
 def _seen(q: Query) -> list[Limit]:

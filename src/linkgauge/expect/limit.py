@@ -30,6 +30,11 @@ class Limit:
     without: str | None = None
 
 
+def goodput(one: Limit) -> float:
+    """Return the goodput that a limit allows in bytes per second; 0 of a latency."""
+    return one.value_bytes_per_s or 0.0
+
+
 def limit(rule: str, value: float | None, basis: str, *, kind: str | None = None, source: str | None = None) -> Limit:
     """Return a limit of a rule in the table, with its usual kind and source unless others are given."""
     known = RULES[rule]

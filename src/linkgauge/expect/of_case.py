@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -12,12 +11,13 @@ from linkgauge.expect.collectives import collective
 from linkgauge.expect.graph import FABRIC, Wires
 from linkgauge.expect.internode import several_nodes
 from linkgauge.expect.latency import latencies
-from linkgauge.expect.limit import Limit, limit
+from linkgauge.expect.limit import Limit, goodput, limit
 from linkgauge.expect.points import beyond_cache, finite, half_of_memory, host_and_devices, local, point_to_point
 from linkgauge.expect.query import HOST_MEMORY, Query, hosts_for, query
 from linkgauge.expect.relay import relay, striped
 from linkgauge.expect.rules import KINDS, RULES
 from linkgauge.expect.streams import streams
+from linkgauge.model.grouped import grouped
 from linkgauge.model.patterns import PATTERNS, STRIPED
 from linkgauge.model.quantity import percent
 from linkgauge.system.model import Figure, Link, System, is_fabric, most_particular
@@ -69,16 +69,12 @@ def _of_groups(system: System, case: Mapping[str, Any], groups: int) -> list[Lim
     size = len(devices) // groups
     if size < 2 or size * groups != len(devices):
         raise UsageError(f"{len(devices)} devices are not {groups} equal groups of 2 or more")
-    lowest: dict[str, Limit] = {}
-    for first in range(0, len(devices), size):
-        for found in limits(system, {**case, "groups": 1, "devices": devices[first : first + size]}):
-            value = found.value_bytes_per_s
-            if found.kind != "upper bound" or value is None:
-                continue
-            if found.rule not in lowest or value < (lowest[found.rule].value_bytes_per_s or math.inf):
-                lowest[found.rule] = found
+    alone = [{**case, "groups": 1, "devices": devices[first : first + size]} for first in range(0, len(devices), size)]
+    found = [one for group in alone for one in limits(system, group)]
+    bounds = [one for one in found if one.kind == "upper bound" and one.value_bytes_per_s is not None]
+    lowest = [min(alike, key=goodput) for alike in grouped((one.rule, one) for one in bounds).values()]
     words = "each group alone; links that groups share are counted for each"
-    return [dataclasses.replace(found, basis=f"{found.basis}; {words}") for found in lowest.values()]
+    return [dataclasses.replace(one, basis=f"{one.basis}; {words}") for one in lowest]
 
 
 def _of_links(q: Query) -> list[Limit]:
@@ -181,9 +177,8 @@ def _typical(q: Query, found: Sequence[Limit]) -> list[Limit]:
     if not shares or len(shares) < len(used):
         return []
     share, link = min(shares, key=lambda pair: pair[0].value)
-    value = (least.value_bytes_per_s or 0.0) * share.value
     basis = f"{percent(share.value, 1)} of {least.rule}: payload on {link.kind} ({link.a} - {link.b})"
-    return [limit("payload_share", value, basis, source=share.source)]
+    return [limit("payload_share", goodput(least) * share.value, basis, source=share.source)]
 
 
 def least_of_links(found: Iterable[Limit]) -> Limit | None:
@@ -193,7 +188,7 @@ def least_of_links(found: Iterable[Limit]) -> Limit | None:
     ]
     values = [c for c in of_links if finite(c.value_bytes_per_s)]
     bounds = [c for c in values if c.kind == "upper bound" and c.without is None]
-    return min(bounds or values, key=lambda c: c.value_bytes_per_s or 0.0, default=None)
+    return min(bounds or values, key=goodput, default=None)
 
 
 def _links_used(q: Query) -> list[Link]:
@@ -232,23 +227,14 @@ def _share(q: Query, link: Link) -> Figure | None:
 def _judged(found: Sequence[Limit]) -> list[Limit]:
     """Sort by kind and value; say of a published value above the least bound that no schedule reaches it."""
     bounds = [c for c in found if c.kind == "upper bound" and c.value_bytes_per_s is not None and c.without is None]
-    least = min(bounds, key=lambda c: c.value_bytes_per_s or 0.0, default=None)
+    least = min(bounds, key=goodput, default=None)
     result = []
-    for c in sorted(found, key=lambda c: (KINDS.index(c.kind), c.value_bytes_per_s or 0.0)):
-        above = (
-            least is not None
-            and c.kind != "upper bound"
-            and c.value_bytes_per_s is not None
-            and c.value_bytes_per_s > (least.value_bytes_per_s or 0.0) * (1 + 1e-6)
-        )
-        if above and least is not None and c.kind in ("achievable schedule", "typical"):
-            # A schedule over the links still has to pass what the bound stands for.
-            words = f"{c.basis}; {show_rate(c.value_bytes_per_s)} of links held to the bound {least.rule}"
-            c = dataclasses.replace(c, basis=words, value_bytes_per_s=least.value_bytes_per_s)
-        elif above and least is not None:
-            words = (
-                f"{c.basis}; above the bound {least.rule} ({show_rate(least.value_bytes_per_s)}): nothing reaches it"
-            )
-            c = dataclasses.replace(c, basis=words)
+    for c in sorted(found, key=lambda c: (KINDS.index(c.kind), goodput(c))):
+        if least is not None and c.kind != "upper bound" and goodput(c) > goodput(least) * (1 + 1e-6):
+            words, most = f"above the bound {least.rule} ({show_rate(goodput(least))}): nothing reaches it", goodput(c)
+            if c.kind in ("achievable schedule", "typical"):
+                # A schedule over the links still has to pass what the bound stands for.
+                words, most = f"{show_rate(most)} of links held to the bound {least.rule}", goodput(least)
+            c = dataclasses.replace(c, basis=f"{c.basis}; {words}", value_bytes_per_s=most)
         result.append(c)
     return result

@@ -45,8 +45,7 @@ def point_to_point(q: Query) -> list[Limit]:
     if set(sources) & set(targets):
         # Both ends lie in one memory: nothing but that memory limits them.
         return []
-    for scope in dict.fromkeys((q.scope, q.scope if q.binds else q.outer)):
-        kind = "upper bound" if q.binds or scope == q.outer else "achievable schedule"
+    for scope, kind in q.scopes.items():
         best = _best_flow(q.graph(scope), sources, targets)
         if q.traits.half_round_trip and best is not None:
             back = _best_flow(q.graph(scope), targets, sources)
@@ -206,8 +205,7 @@ def beyond_cache(q: Query, names: Sequence[str], factor: float = 1.0) -> bool:
 def host_and_devices(q: Query) -> list[Limit]:
     """Return the limits of host_to_device, device_to_host, and host_device_bidirectional (both directions summed)."""
     result = []
-    for scope in dict.fromkeys((q.scope, q.scope if q.binds else q.outer)):
-        kind = "upper bound" if q.binds or scope == q.outer else "achievable schedule"
+    for scope, kind in q.scopes.items():
         result.extend(_from_hosts(q, q.graph(scope), kind))
     hosts = _hosts(q, q.graph(HOST))
     rates = [q.system.node(name).memory_rate for name in hosts]

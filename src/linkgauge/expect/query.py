@@ -17,6 +17,10 @@ from linkgauge.system.model import Node, System
 
 HOST_MEMORY = ("pinned", "pageable")
 _LARGE_BYTES = 1 << 20
+# The columns that are read as they stand: words with their defaults, and numbers, which are -1 where none is stated.
+_WORDS = {"variant": "", "source_memory": "device", "target_memory": "device", "algorithm": "", "path": "",
+          "clock": "host"}  # fmt: skip
+_PLACES = ("source_node", "target_node", "via", "source_device", "target_device")
 _ANY = TransportTraits("", "whatever moves the bytes: the links alone", one_sided=True, on_fabric=True, host_links=True)
 
 
@@ -121,6 +125,13 @@ class Query:
         return self.scope == self.outer
 
     @property
+    def scopes(self) -> dict[str, str]:
+        """The scopes whose links limit it, each with the kind of limit that it gives; those of the last surely bind."""
+        return {self.scope: "upper bound"} if self.binds else {
+            self.scope: "achievable schedule", self.outer: "upper bound"
+        }  # fmt: skip
+
+    @property
     def outer(self) -> str:
         """The links that surely bind the transport: the node's, and for libraries the way by the NICs too."""
         return MACHINE if self.mechanism.library else NODE
@@ -177,32 +188,20 @@ def query(system: System, case: Mapping[str, Any]) -> Query:
     if reason := why_not_distributed(pattern, distribution, len(devices)):
         raise UsageError(reason)
     size = case.get("size_bytes", case.get("size"))
-    via = case.get("via")
+    words: dict[str, Any] = {name: str(case.get(name) or default) for name, default in _WORDS.items()}
+    places: dict[str, Any] = {name: -1 if case.get(name) is None else int(case[name]) for name in _PLACES}
     return Query(
         system=system,
         pattern=pattern,
         transport=case.get("transport") or None,
-        variant=str(case.get("variant") or ""),
         devices=devices,
         size_bytes=None if size is None else int(size),
         root=root,
-        source_memory=case.get("source_memory") or "device",
-        target_memory=case.get("target_memory") or "device",
-        source_node=_node(case.get("source_node")),
-        target_node=_node(case.get("target_node")),
-        via=-1 if via is None else int(via),
-        algorithm=str(case.get("algorithm") or ""),
-        path=str(case.get("path") or ""),
         nodes=int(case.get("nodes") or 1),
-        clock=str(case.get("clock") or "host"),
-        source_device=_node(case.get("source_device")),
-        target_device=_node(case.get("target_device")),
         distribution=distribution,
+        **words,
+        **places,
     )
-
-
-def _node(value: object) -> int:
-    return -1 if value is None else int(value)  # type: ignore[call-overload]
 
 
 def hosts_for(system: System, device: str, node: int) -> tuple[str, ...]:

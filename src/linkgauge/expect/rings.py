@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import scipy
@@ -54,39 +54,28 @@ def unit_links(wires: Wires, names: Sequence[str]) -> tuple[dict[tuple[str, str]
 
 
 @functools.lru_cache(maxsize=256)
-def _solved(links: tuple[tuple[tuple[str, str], int], ...], listed: tuple[Cycle, ...], directed: bool) -> int:
-    return _most_disjoint(dict(links), listed, directed=directed)
+def most_disjoint(links: tuple[tuple[tuple[str, str], int], ...], listed: tuple[Cycle, ...]) -> int:
+    """Return how many of the cycles, each going one way round, fit on the links at once, each on a whole link of every
+    arc that it crosses. `links`: each arc and its number of links.
 
-
-def most_disjoint(links: Mapping[tuple[str, str], int], listed: Sequence[Cycle], *, directed: bool) -> int:
-    """Return how many cycles fit on the links at once, each taking a whole link of every arc it crosses.
-
-    `directed`: each cycle goes one way round and takes one direction of its links; else it takes both.
-    An integer program over all cycles.
+    An integer program over all cycles. A full mesh of n devices with bundles of c links falls apart into c (n - 1) of
+    them, except for n = 4 and 6 (Tillson 1980).
     """
-    return _solved(tuple(links.items()), tuple(listed), directed)
-
-
-def _most_disjoint(links: Mapping[tuple[str, str], int], listed: Sequence[Cycle], *, directed: bool) -> int:
-    if not listed:
-        return 0
-    mesh = _mesh_answer(links, len(listed[0]), directed=directed)
-    if mesh is not None:
-        return mesh
-    ways = [cycle for cycle in listed for cycle in ({cycle, cycle[::-1]} if directed else {cycle})]
-    rows = {arc: index for index, arc in enumerate(links)}
+    count = len(listed[0])
+    bundles = {bundle for _, bundle in links}
+    if count >= 5 and count != 6 and len(bundles) == 1 and len(links) == count * (count - 1):
+        return bundles.pop() * (count - 1)
+    ways = [way for cycle in listed for way in {cycle, cycle[::-1]}]
+    rows = {arc: index for index, (arc, _) in enumerate(links)}
     columns, indices = [], []
     for column, cycle in enumerate(ways):
-        steps = list(zip(cycle, (*cycle[1:], cycle[0]), strict=True))
-        if not directed:
-            steps += [(head, tail) for tail, head in steps]
-        for step in dict.fromkeys(steps):
+        for step in zip(cycle, (*cycle[1:], cycle[0]), strict=True):
             columns.append(column)
             indices.append(rows[step])
     matrix = scipy.sparse.csr_array((np.ones(len(columns)), (indices, columns)), shape=(len(rows), len(ways)))
     done = scipy.optimize.milp(
         -np.ones(len(ways)),
-        constraints=scipy.optimize.LinearConstraint(matrix, ub=np.array(list(links.values()), dtype=float)),
+        constraints=scipy.optimize.LinearConstraint(matrix, ub=np.array([bundle for _, bundle in links], dtype=float)),
         integrality=np.ones(len(ways)),
         options={"time_limit": 5.0},
     )
@@ -94,16 +83,3 @@ def _most_disjoint(links: Mapping[tuple[str, str], int], listed: Sequence[Cycle]
         return 0
     # A solution found before the limit is a packing too, if perhaps not the largest.
     return round(-float(done.fun))
-
-
-def _mesh_answer(links: Mapping[tuple[str, str], int], count: int, *, directed: bool) -> int | None:
-    """Return the answer for a full mesh of equal bundles, where theorems give it; None where they do not apply.
-
-    Complete graphs of n vertices fall apart into Hamiltonian cycles: undirected floor((n - 1) / 2) of them, and
-    with c parallel edges floor(c (n - 1) / 2) (Walecki); directed n - 1 except for n = 4 and 6 (Tillson 1980).
-    """
-    sizes = set(links.values())
-    if count < 5 or len(sizes) != 1 or len(links) != count * (count - 1) or (directed and count == 6):
-        return None
-    most = next(iter(sizes)) * (count - 1)
-    return most if directed else most // 2

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from linkgauge.expect.limit import Limit, limit
+from linkgauge.expect.limit import Limit, goodput, limit
 from linkgauge.expect.points import beyond_cache, finite, host_and_devices, local, point_to_point
 from linkgauge.expect.query import HOST_MEMORY, Query, hosts_for
 from linkgauge.system.units import show_rate
@@ -48,7 +48,7 @@ def streams(q: Query) -> list[Limit]:
 
 def _passed_twice(c: Limit) -> Limit:
     words = f"{c.basis}; here it is read and written, so half of it"
-    return dataclasses.replace(c, value_bytes_per_s=(c.value_bytes_per_s or 0.0) / 2, basis=words)
+    return dataclasses.replace(c, value_bytes_per_s=goodput(c) / 2, basis=words)
 
 
 def _asked(q: Query, **changes: object) -> Query:
@@ -57,24 +57,17 @@ def _asked(q: Query, **changes: object) -> Query:
 
 def _of_peer(q: Query, other: int, *, inwards: bool) -> list[Limit]:
     """Return k times the bound of the slowest device's way to or from the other: all copy as much, the last ends it."""
-    least: Limit | None = None
-    for device in q.devices:
-        if device == other:
-            continue
-        pair = (other, device) if inwards else (device, other)
-        alone = _asked(q, pattern="unidirectional", devices=pair, source_memory="device", target_memory="device",
-                       source_device=-1, target_device=-1)  # fmt: skip
-        for c in point_to_point(alone):
-            if c.kind != "upper bound" or not finite(c.value_bytes_per_s):
-                continue
-            if least is None or (c.value_bytes_per_s or 0.0) < (least.value_bytes_per_s or 0.0):
-                least = c
-    if least is None:
+    alone = _asked(q, pattern="unidirectional", source_memory="device", target_memory="device",
+                   source_device=-1, target_device=-1)  # fmt: skip
+    pairs = [(other, device) if inwards else (device, other) for device in q.devices if device != other]
+    found = [c for pair in pairs for c in point_to_point(_asked(alone, devices=pair))]
+    bounds = [c for c in found if c.kind == "upper bound" and finite(c.value_bytes_per_s)]
+    if not bounds:
         return []
+    least = min(bounds, key=goodput)
     way = f"{'from' if inwards else 'to'} {q.noun} {other}"
-    value = (least.value_bytes_per_s or 0.0) * q.ranks
     basis = f"{way}: {least.basis}" + (f"; {q.ranks} {q.noun}s at that rate" if q.ranks > 1 else "")
-    return [dataclasses.replace(least, value_bytes_per_s=value, basis=basis)]
+    return [dataclasses.replace(least, value_bytes_per_s=goodput(least) * q.ranks, basis=basis)]
 
 
 def passes_of_cores(variant: str) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.measure import FailedCase, Measure
+from linkgauge.model.grouped import grouped
 
 Settings = frozenset[tuple[str, str]]
 NONE: Settings = frozenset()
@@ -24,13 +25,13 @@ def told_apart(facts: Facts, failed: Sequence[FailedCase]) -> dict[Settings, lis
         found = _settings(measure, variables)
         if found not in bad:
             good.setdefault((measure.transport, measure.pattern, measure.devices), set()).add(found)
-    apart: dict[Settings, list[FailedCase]] = {}
-    for one in failed:
+
+    def apart(one: FailedCase) -> Settings:
         mine = _settings(one, variables)
         alike = good.get((one.transport, one.pattern, one.devices), set())
-        nearest = max(alike, key=lambda other: (len(mine & other), -len(other), sorted(other)), default=mine)
-        apart.setdefault(mine - nearest, []).append(one)
-    return apart
+        return mine - max(alike, key=lambda other: (len(mine & other), -len(other), sorted(other)), default=mine)
+
+    return grouped((apart(one), one) for one in failed)
 
 
 def words(settings: Settings) -> str:

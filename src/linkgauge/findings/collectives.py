@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections import Counter
 from collections.abc import Iterable
 
 import numpy as np
@@ -13,6 +14,7 @@ from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.findings.measure import Measure, Settings, keys, median, rate_text
 from linkgauge.findings.rule import rule
+from linkgauge.model.grouped import grouped
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.model.quantity import format_duration as time_text
@@ -43,13 +45,11 @@ def device_counts(facts: Facts) -> Iterable[Finding]:
             "loss",
             f"{one.label} on {numbers} {facts.noun}s",
             f"{one.label} on {numbers} of {max(counts)} {facts.noun}s is {percent(depth)} below the trend: busbw "
-            f"by count at "
-            f"{size_text(one.size)}: {around}.",
+            f"by count at {size_text(one.size)}: {around}.",
             tuple(Evidence(f"{m.ranks} {facts.noun}s: {rate_text(m.bus)}", (m.case_key,)) for m in low),
             0.9,
-            "Use another count, or name the devices so that they have a ring of direct links; compare "
-            "algorithms (NCCL_ALGO, "
-            "NCCL_GRAPH_FILE).",
+            "Use another count, or name the devices so that they have a ring of direct links; compare algorithms "
+            "(NCCL_ALGO, NCCL_GRAPH_FILE).",
             depth,
         )
 
@@ -152,13 +152,12 @@ def _near_bound(facts: Facts, measure: Measure) -> Limit | None:
 def collective_below_limit(facts: Facts) -> Iterable[Finding]:
     """A library's collective at large sizes well below the lowest bound that the links set."""
     told = {(m.settings, m.ranks) for _, low, _ in _lines(facts) for m in low}
-    low: dict[tuple[str, ...], list[tuple[float, Measure, Limit]]] = {}
-    for share, measure, least in shares_of_limits(facts):
+    low = grouped(
+        ((m.transport, m.case.variant, m.pattern, m.case.algorithm), (share, m, least))
+        for share, m, least in shares_of_limits(facts)
         # Where a count falls out of line, that is what is odd about it.
-        if share < LEAST_OF_LIMIT and (measure.settings, measure.ranks) not in told:
-            low.setdefault(
-                (measure.transport, measure.case.variant, measure.pattern, measure.case.algorithm), []
-            ).append((share, measure, least))
+        if share < LEAST_OF_LIMIT and (m.settings, m.ranks) not in told
+    )
     for items in low.values():
         share, one, bound = min(items, key=lambda item: item[0])
         counts = ", ".join(str(n) for n in sorted({m.ranks for _, m, _ in items}))
@@ -168,19 +167,13 @@ def collective_below_limit(facts: Facts) -> Iterable[Finding]:
             f"{one.label} on {counts} {facts.noun}s",
             f"{one.label} on {one.ranks} {facts.noun}s reaches {percent(share)} of what the links allow at "
             f"{size_text(one.size)}: {rate_text(one.goodput)} of {rate_text(bound.value_bytes_per_s)} ({bound.rule}).",
-            tuple(
-                Evidence(
-                    f"{m.label} on {m.ranks} {facts.noun}s: {rate_text(m.goodput)}, {percent(s)} of {c.rule}",
-                    (m.case_key,),
-                )
-                for s, m, c in items
-            ),
+            tuple(Evidence(f"{m.label} on {m.ranks} {facts.noun}s: {rate_text(m.goodput)}, {percent(s)} of {c.rule}",
+                           (m.case_key,)) for s, m, c in items),
             0.7,
             "Compare with the direct algorithms (transport kernel, copy_engine) and with other settings of the "
-            "library; a limit need not be "
-            "reachable, see 'linkgauge expect' for schedules that are.",
+            "library; a limit need not be reachable, see 'linkgauge expect' for schedules that are.",
             1 - share,
-        )
+        )  # fmt: skip
 
 
 @rule(
@@ -193,15 +186,14 @@ def straggler(facts: Facts) -> Iterable[Finding]:
     """A rank that the others wait for, in most of the collectives that it takes part in."""
     named: dict[int, list[tuple[Measure, float, float]]] = {}
     slow: dict[int, list[Measure]] = {}
-    seen: dict[int, int] = {}
+    seen: Counter[int] = Counter()
     for measure in _collectives(facts):
         if measure.case.arrival == "skewed" or measure.case.ranks_per_device != 1:
             continue  # lateness was asked for
         parts = _split(facts, measure)
         if parts is None:
             continue
-        for device in measure.devices:
-            seen[device] = seen.get(device, 0) + 1
+        seen.update(measure.devices)
         late = find_straggler(parts, uncertainty_ns=_uncertainty(facts, measure))
         if late is not None:
             named.setdefault(measure.devices[late.rank], []).append((measure, late.lateness_ns, late.cost_share))
@@ -224,8 +216,8 @@ def straggler(facts: Facts) -> Iterable[Finding]:
                 for m, late, c in items[:12]
             ),
             min(0.98, 0.85 + 0.13 * share),
-            "Look at what else runs on that rank's cores (binding, interrupts, daemons), at its clock, and at "
-            "its device's state.",
+            "Look at what else runs on that rank's cores (binding, interrupts, daemons), at its clock, and at its "
+            "device's state.",
             cost,
             (device,),
         )
@@ -235,9 +227,8 @@ def straggler(facts: Facts) -> Iterable[Finding]:
                 "slow_transfer",
                 "note",
                 f"rank of {facts.name_of(device)}",
-                f"The rank of {facts.name_of(device)} is the last to finish in {len(measures)} of "
-                f"{seen[device]} collectives, though it starts "
-                "with the others.",
+                f"The rank of {facts.name_of(device)} is the last to finish in {len(measures)} of {seen[device]} "
+                "collectives, though it starts with the others.",
                 (Evidence("its transfer ends last", keys(measures[:12])),),
                 0.7,
                 "Compare its links and its device with their siblings.",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.findings.rule import rule
+from linkgauge.model.grouped import grouped
 from linkgauge.run.rank.node_counters import NIC
 from linkgauge.system.error_counters import KEY, Rise, rises
 
@@ -15,19 +17,16 @@ from linkgauge.system.error_counters import KEY, Rise, rises
       tells=("errors_rose",))  # fmt: skip
 def counters_rose(facts: Facts) -> Iterable[Finding]:
     """Replays, flaps and other errors of single parts, read once before the run and once after it."""
-    by_part: dict[tuple[str, str], int] = {}
+    by_part: Counter[tuple[str, str]] = Counter()
     times = facts.info.get(KEY) or ()  # a run that was resumed has several
     for once in times:
         for one in rises(once["before"], once["after"]):
-            by_part[one.part, one.counter] = by_part.get((one.part, one.counter), 0) + one.by
+            by_part[one.part, one.counter] += one.by
     seconds = sum(once.get("seconds", 0) for once in times)
+    # A card that is observed during cases is reported with these (health.errors_rose).
     observed = {one.subject.removeprefix(NIC) for one in facts.observations if one.subject.startswith(NIC)}
-    parts: dict[str, list[Rise]] = {}
-    for (part, counter), by in by_part.items():
-        rise = Rise(part, counter, by, seconds)
-        # A card that is observed during cases is reported with these (health.errors_rose).
-        if not rise.few and part.partition("/")[0] not in observed:
-            parts.setdefault(part, []).append(rise)
+    risen = (Rise(*which, by, seconds) for which, by in by_part.items())
+    parts = grouped((one.part, one) for one in risen if not one.few and one.part.partition("/")[0] not in observed)
     for part, found in parts.items():
         words = ", ".join(f"{one.by:,} {one.counter}" for one in found)
         yield Finding(

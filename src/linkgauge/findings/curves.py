@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Hashable, Iterable
 
@@ -110,9 +111,8 @@ def falling_goodput(facts: Facts) -> Iterable[Finding]:
                 *(lasting if last is not low else ()),
             ),
             0.9,
-            "Send in pieces of the size of the peak, or change the library's threshold or chunk size at that "
-            "size; beyond a cache's "
-            "size the peak may be the cache's and not the link's.",
+            "Send in pieces of the size of the peak, or change the library's threshold or chunk size at that size; "
+            "beyond a cache's size the peak may be the cache's and not the link's.",
             fall,
         )
 
@@ -189,17 +189,15 @@ def _step(before: Measure, after: Measure, expected: float, jump: float, stands_
         "loss" if chooses else "note",
         f"{after.label} on {_devices(after)} at {size_text(after.size)}",
         f"{after.label} on {_devices(after)} steps up by {time_text(jump)} between {size_text(before.size)} and "
-        f"{size_text(after.size)}, beyond what "
-        f"the bytes explain ({time_text(after.time_ns)} where {time_text(expected)} was to be expected)"
-        f"{': a switch of protocol' if chooses else ''}.",
+        f"{size_text(after.size)}, beyond what the bytes explain ({time_text(after.time_ns)} where "
+        f"{time_text(expected)} was to be expected){': a switch of protocol' if chooses else ''}.",
         (
             Evidence(f"{size_text(before.size)}: {time_text(before.time_ns)}", (before.case_key,)),
             Evidence(f"{size_text(after.size)}: {time_text(after.time_ns)}", (after.case_key,)),
         ),
         0.97 * (1 - math.exp(-stands_out / 5)),
-        "Move the threshold to where the protocols are equal (UCX_RNDV_THRESH, MPICH_GPU_IPC_THRESHOLD, "
-        "NCCL_PROTO, eager limits), "
-        "and measure both sides."
+        "Move the threshold to where the protocols are equal (UCX_RNDV_THRESH, MPICH_GPU_IPC_THRESHOLD, NCCL_PROTO, "
+        "eager limits), and measure both sides."
         if chooses
         else "No library chooses a protocol here: measure both sizes again. A step that stays is the mechanism's own.",
         jump / after.time_ns,
@@ -232,20 +230,14 @@ def library_choice(facts: Facts) -> Iterable[Finding]:
             "loss",
             f"{facts.shown(own.transport)} {own.pattern} on {_devices(own)}",
             f"{own.label} on {_devices(own)} chooses badly at {sizes}: {best.case.algorithm} takes "
-            f"{time_text(best.time_ns)} where its own choice takes "
-            f"{time_text(own.time_ns)} at {size_text(own.size)}.",
-            tuple(
-                Evidence(
-                    f"{size_text(a.size)}: own {time_text(a.time_ns)}, {b.case.algorithm} {time_text(b.time_ns)}",
-                    keys((a, b)),
-                )
-                for a, b in items
-            ),
+            f"{time_text(best.time_ns)} where its own choice takes {time_text(own.time_ns)} at {size_text(own.size)}.",
+            tuple(Evidence(f"{size_text(a.size)}: own {time_text(a.time_ns)}, "
+                           f"{b.case.algorithm} {time_text(b.time_ns)}", keys((a, b))) for a, b in items),
             0.9,
             f"Ask for {best.case.algorithm} at these sizes (NCCL_ALGO, the MPI library's collective selection), or "
             f"raise it with the library's makers.",
             effect,
-        )
+        )  # fmt: skip
 
 
 @rule("sizes at which one transport overtakes another")
@@ -259,12 +251,8 @@ def crossing_points(facts: Facts) -> Iterable[Finding]:
         groups.setdefault((one.task, one.devices), {}).setdefault(facts.mechanism(one), []).extend(sweep)
     for transports in groups.values():
         names = sorted(transports)
-        found = [
-            c
-            for i, a in enumerate(names)
-            for b in names[i + 1 :]
-            if (c := _crossing(transports[a], transports[b], a, b))
-        ]
+        pairs = itertools.combinations(names, 2)
+        found = [one for a, b in pairs if (one := _crossing(transports[a], transports[b], a, b))]
         if not found:
             continue
         first = transports[names[0]][0]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable
+import itertools
+from collections.abc import Callable, Hashable
 
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.measure import Measure
 from linkgauge.findings.solve import Slow
 from linkgauge.findings.uplinks import near_sets
 from linkgauge.findings.wiring import Way, Wiring
+from linkgauge.model.grouped import grouped
 from linkgauge.system.remembered import remembered
 
 # Where a node has one device, pairs between nodes do not tell which of both it is: then the node is named.
@@ -39,7 +41,7 @@ class Element:
 class SlowElement:
     """An element that one set of cases shows to be slow: by which measures, at which rate in bytes per second."""
 
-    slow: Slow
+    slow: Slow[Element]
     element: Element
     measures: tuple[Measure, ...]
     rate: float
@@ -63,7 +65,7 @@ def candidates(
     both: bool,
     among: Hashable,
     node_sets: list[tuple[str, ...]],
-) -> dict[Hashable, list[int]]:
+) -> dict[Element, list[int]]:
     """Return candidate elements with the pairs that use them; of those with equal pairs the most specific one.
 
     Where classes between nodes differ, what is a node's own is a candidate in those of the fastest (`among`) alone too,
@@ -127,11 +129,9 @@ def uplink_sets(facts: Facts, kept: list[tuple[int, int]], measures: list[Measur
     """Sets of nodes that may share an uplink; none where the run knows its switches."""
     if facts.network is not None:
         return []
-    times: dict[tuple[str, str], list[float]] = {}
-    for pair, measure in zip(kept, measures, strict=True):
-        if between_nodes(facts, pair):
-            times.setdefault((facts.host_of(pair[0]), facts.host_of(pair[1])), []).append(measure.time_ns)
-    return near_sets(times)
+    return near_sets(grouped(((facts.host_of(a), facts.host_of(b)), measure.time_ns)
+                             for (a, b), measure in zip(kept, measures, strict=True)
+                             if between_nodes(facts, (a, b))))  # fmt: skip
 
 
 def _specific(element: Element) -> tuple[int, bool, bool]:
@@ -139,15 +139,14 @@ def _specific(element: Element) -> tuple[int, bool, bool]:
 
 
 def _add_between(
-    facts: Facts, add: object, pair: tuple[int, int], index: int, label: Hashable, among: Hashable
+    facts: Facts, add: Callable[..., None], pair: tuple[int, int], index: int, label: Hashable, among: Hashable
 ) -> None:
     """Between nodes a pair uses each end's NIC and node, and of known switches those and the links between them."""
-    assert callable(add)
     for device, direction in zip(pair, ("out", "in"), strict=True):
         host = facts.host_of(device)
         known = facts.devices.get(device)
         nic = facts.wiring.nics.get(known.device_ordinal or 0) if facts.wiring and known else None
-        for of in {None, label if label == among else None}:
+        for of in dict.fromkeys((None, label if label == among else None)):
             if nic:
                 add("nic", (host, nic), direction, index, of)
             add("node", (host,), direction, index, of)
@@ -157,8 +156,8 @@ def _add_between(
     if facts.network is None or not way:
         return
     shared = [not facts.network.alone(host) for host in hosts]  # else what is the switch's is the node's
-    for of in {None, label}:
-        for switch in {name for name, several in zip((way[0][1], way[-1][0]), shared, strict=True) if several}:
+    for of in dict.fromkeys((None, label)):
+        for switch in dict.fromkeys(itertools.compress((way[0][1], way[-1][0]), shared)):
             add("switch", (switch,), "both", index, of)
         for a, b in way[1:-1]:
             if (shared[0] or a != way[0][1]) and (shared[1] or b != way[-1][0]):
@@ -166,8 +165,7 @@ def _add_between(
                 add("trunk", (low, high), f"{a}->{b}", index, of)
 
 
-def _add_arc(wiring: Wiring, add: object, arc: tuple[str, str], way: Way, index: int) -> None:
-    assert callable(add)
+def _add_arc(wiring: Wiring, add: Callable[..., None], arc: tuple[str, str], way: Way, index: int) -> None:
     tail, head = (wiring.ordinals.get(end) for end in arc)
     if tail is not None and head is not None:
         low, high = sorted((tail, head))

@@ -21,6 +21,7 @@ from linkgauge.findings.wiring import Wiring
 from linkgauge.model.case import USUAL
 from linkgauge.model.comparing import MECHANISM, held_apart, values_of
 from linkgauge.model.dimension import Part
+from linkgauge.model.grouped import grouped
 from linkgauge.model.patterns import lanes_of
 from linkgauge.model.place import Place
 from linkgauge.model.result import Identity, Launch, Observation, Rank, Result
@@ -129,12 +130,8 @@ class Facts(Remembering):
         """Return the device that observations call `subject` (`cuda:0`), None where it is not one of this node."""
         if len(self.hosts) > 1:
             return None
-        found = (
-            number
-            for number, device in self.devices.items()
-            if f"{device.device_kind}:{device.device_ordinal}" == subject
-        )
-        return next(found, None)
+        found = {f"{device.device_kind}:{device.device_ordinal}": number for number, device in self.devices.items()}
+        return found.get(subject)
 
     @functools.cached_property
     def unjudged(self) -> str:
@@ -208,6 +205,10 @@ class Facts(Remembering):
         known = self.devices.get(device)
         return known.host if known else ""
 
+    def devices_of(self, hosts: Container[str]) -> tuple[int, ...]:
+        """Return the devices of some hosts."""
+        return tuple(sorted(device for device in self.devices if self.host_of(device) in hosts))
+
     def name_of(self, device: int) -> str:
         """Return what a user calls a device: its name in the system, and its identity where that is known."""
         known = self.devices.get(device)
@@ -226,8 +227,7 @@ class Facts(Remembering):
         if known is None:
             return ""
         serial = f"serial {known.device_serial}" if known.device_serial else ""
-        words = [known.device_uuid, serial, known.device_pci_address]
-        text = ", ".join(word for word in words if word)
+        text = ", ".join(filter(None, (known.device_uuid, serial, known.device_pci_address)))
         return f" ({text})" if text else ""
 
     @functools.cached_property
@@ -273,14 +273,11 @@ class Facts(Remembering):
 
     def limits(self, measure: Measure, **others: object) -> list[Limit]:
         """Return all limits that the links set a measure, of one lane; `others` are dimensions in place of its own."""
-        if not self.on_one_node(measure):
-            return [*self._rule_limits(measure, **others), *self._stated_limits(measure)]
-        return self._rule_limits(measure, **others)
-
-    def _stated_limits(self, measure: Measure) -> list[Limit]:
-        """What stated rates of links between nodes allow."""
-        stated = None if self.network is None else self.network.limit(measure.case, measure.identities[0][1])
-        return [] if stated is None else [stated]
+        found = self._rule_limits(measure, **others)
+        if self.network is not None and not self.on_one_node(measure):
+            stated = self.network.limit(measure.case, measure.identities[0][1])
+            found += [] if stated is None else [stated]
+        return found
 
     def _rule_limits(self, measure: Measure, **others: object) -> list[Limit]:
         if self.system is None:
@@ -316,12 +313,10 @@ class Facts(Remembering):
         words = [self.shown(measure.transport), measure.case.variant]
         words += [str(getattr(measure.case, name)) for name in _WORDS if getattr(measure.case, name)]
         varying = self._varying(measure.transport)
-        words += [
-            name.replace("_", " ") if getattr(measure.case, name) is True else f"{name} {getattr(measure.case, name)}"
-            for name in _NUMBERS
-            if name in varying and getattr(measure.case, name) != USUAL[name]
-        ]
-        return " ".join(word for word in (*words, measure.launch_name) if word)
+        numbers = ((name, getattr(measure.case, name)) for name in _NUMBERS if name in varying)
+        words += [name.replace("_", " ") if value is True else f"{name} {value}"
+                  for name, value in numbers if value != USUAL[name]]  # fmt: skip
+        return " ".join(filter(None, (*words, measure.launch_name)))
 
     @remembered
     def _varying(self, transport: str) -> frozenset[str]:
@@ -330,12 +325,7 @@ class Facts(Remembering):
 
     def grouped(self, key: Callable[[Measure], Key | None]) -> dict[Key, list[Measure]]:
         """Group the measures by a key; measures whose key is None are left out."""
-        groups: dict[Key, list[Measure]] = {}
-        for measure in self.measures:
-            value = key(measure)
-            if value is not None:
-                groups.setdefault(value, []).append(measure)
-        return groups
+        return grouped((value, measure) for measure in self.measures if (value := key(measure)) is not None)
 
     @functools.cached_property
     def sweeps(self) -> list[list[Measure]]:
@@ -344,24 +334,15 @@ class Facts(Remembering):
         A plan may hold a size twice, measured for different times; the one with more independent samples stands for
         both.
         """
-        groups = self.grouped(lambda m: (m.settings, m.devices))
-        made = []
-        for group in groups.values():
-            best = {m.size: m for m in sorted(group, key=lambda m: m.effective)}
-            made.append([best[size] for size in sorted(best)])
-        return [sweep for sweep in made if len(sweep) >= 3]
+        groups = self.grouped(lambda m: (m.settings, m.devices)).values()
+        best = [{m.size: m for m in sorted(group, key=lambda m: m.effective)} for group in groups]
+        return [[of_sizes[size] for size in sorted(of_sizes)] for of_sizes in best if len(of_sizes) >= 3]
 
     @functools.cached_property
     def pair_sets(self) -> list[dict[tuple[int, int], Measure]]:
         """Measures of pairs that differ in nothing but the pair, at least two pairs; one set for each size."""
         wanted = ("unidirectional", "bidirectional", "pingpong", "flag_pingpong")
-        groups = self.grouped(
-            lambda m: (
-                (m.settings, m.size) if m.pattern in wanted and m.ranks == 2 and len(set(m.devices)) == 2 else None
-            )
-        )
-        return [
-            {(m.devices[0], m.devices[1]): m for m in group}
-            for group in groups.values()
-            if len({m.devices for m in group}) >= 2
-        ]
+        pairs = (m for m in self.measures if m.pattern in wanted and m.ranks == 2 and len(set(m.devices)) == 2)
+        groups = grouped(((m.settings, m.size), m) for m in pairs)
+        sets = [{(m.devices[0], m.devices[1]): m for m in group} for group in groups.values()]
+        return [of_pairs for of_pairs in sets if len(of_pairs) >= 2]

@@ -79,20 +79,20 @@ def errors_rose(facts: Facts) -> Iterable[Finding]:
             f"{facts.subject_name(subject)}: {name} rose by {total:g} during {meanwhile}.",
             (Evidence(f"{name} +{total:g}", tuple(dict.fromkeys(known))),),
             0.98,
-            "Look at the link or memory that the counter belongs to (nvidia-smi nvlink -e, nvidia-smi -q -d "
-            "ECC, rocm-smi --showrasinfo); a "
-            "count that keeps rising under load is a part to reseat or replace.",
+            "Look at the link or memory that the counter belongs to (nvidia-smi nvlink -e, nvidia-smi -q -d ECC, "
+            "rocm-smi --showrasinfo); a count that keeps rising under load is a part to reseat or replace.",
             0.5,
         )
 
 
 def _rose_over_the_run(facts: Facts) -> Iterable[tuple[tuple[str, str], float]]:
     """Yield counters that rose from the first look outside the run to the last: those too dear to read at each case."""
-    read: dict[tuple[str, str], list[float]] = {}
-    for look in facts.info.get(LOOKS) or ():
-        for one in look.get("devices", ()):
-            for name, value in one.get("values", {}).items():
-                read.setdefault((f"cuda:{one['device']}", name), []).append(value)
+    read = grouped(
+        ((f"cuda:{one['device']}", name), value)
+        for look in facts.info.get(LOOKS) or ()
+        for one in look.get("devices", ())
+        for name, value in one.get("values", {}).items()
+    )
     for (subject, name), values in read.items():
         if _ERRORS.search(name) and values[-1] > values[0]:
             yield (subject, name), values[-1] - values[0]
@@ -135,16 +135,11 @@ def throttled(facts: Facts) -> Iterable[Finding]:
                 Evidence(f"{reason} in {len(set(k))} cases", tuple(dict.fromkeys(k))) for reason, k in by_reason.items()
             ),
             0.97,
-            "Look at power limit, temperature and fans; lock clocks for comparisons (nvidia-smi -lgc), and "
-            "measure again.",
+            "Look at power limit, temperature and fans; lock clocks for comparisons (nvidia-smi -lgc), and measure "
+            "again.",
             0.4,
-            _observed(facts, subject),
+            () if (device := facts.device_of(subject)) is None else (device,),
         )
-
-
-def _observed(facts: Facts, subject: str) -> tuple[int, ...]:
-    device = facts.device_of(subject)
-    return () if device is None else (device,)
 
 
 _HOW_CASES_END = {"corrupt": "gave wrong data", "hung": "hung", "crashed": "crashed", "timeout": "ran out of time",
@@ -158,11 +153,8 @@ _HOW_CASES_END = {"corrupt": "gave wrong data", "hung": "hung", "crashed": "cras
 )
 def failed_cases(facts: Facts) -> Iterable[Finding]:
     """Cases that failed, hung, crashed or gave wrong data, and the device that they share."""
-    by_status: dict[str, list[FailedCase]] = {}
-    for row in facts.failures:
-        if row.out_of_time:  # it was not measured (findings/not_measured.py)
-            continue
-        by_status.setdefault(row.status, []).append(row)
+    # What was out of time was not measured (findings/not_measured.py).
+    by_status = grouped((row.status, row) for row in facts.failures if not row.out_of_time)
     for status, rows in by_status.items():
         for settings, some in told_apart(facts, rows).items():
             yield _failed_alike(facts, status, some, words(settings))
@@ -226,20 +218,17 @@ def noisy(facts: Facts) -> Iterable[Finding]:
         "the run",
         f"{len(loud)} of {len(able)} cases{where} are noisy: IQR above 20 % of the median, or p95 above 3 times "
         f"the median. Their median spread (IQR/median) is {percent(median(m.spread for m in loud))}.{_load(facts)}",
-        tuple(
-            Evidence(
-                f"{m.label} at {size_text(m.size)} on {device_words(m.devices, m.noun)}: "
-                f"spread (IQR/median) {percent(m.spread)}, "
-                f"p95 {_times(m.tail)} times the median",
-                (m.case_key,),
-            )
-            for m in sorted(loud, key=lambda m: -m.spread)[:8]
-        ),
+        tuple(Evidence(f"{_where(m)}: spread (IQR/median) {percent(m.spread)}, p95 {_times(m.tail)} times the median",
+                       (m.case_key,)) for m in sorted(loud, key=lambda m: -m.spread)[:8]),
         0.9,
-        "Bind ranks (--bind), keep other jobs off the node, lock clocks, sample longer; medians and their "
-        "intervals already allow for it.",
+        "Bind ranks (--bind), keep other jobs off the node, lock clocks, sample longer; medians and their intervals "
+        "already allow for it.",
         0.1,
-    )
+    )  # fmt: skip
+
+
+def _where(measure: Measure) -> str:
+    return f"{measure.label} at {size_text(measure.size)} on {device_words(measure.devices, measure.noun)}"
 
 
 def _load(facts: Facts) -> str:
@@ -287,16 +276,14 @@ def drifting(facts: Facts) -> Iterable[Finding]:
         "drifting",
         "loss" if way == "slower" and common else "note",
         "the run" if len(kept) > 1 else f"{worst.label} at {size_text(worst.size)}",
-        f"{len(kept)} of {tested} series drift while they are measured, {way} by {percent(share)} "
-        f"(median){where}; most: {worst.label} at "
-        f"{size_text(worst.size)}, {change(drift.share)}.",
-        (*tuple(Evidence(f"{m.label} at {size_text(m.size)} on {device_words(m.devices, m.noun)}: {change(d.share, 1)} "
-        f"({change(d.low, 1)} to {change(d.high, 1)})", (m.case_key,)) for m, d in kept[:12]),
+        f"{len(kept)} of {tested} series drift while they are measured, {way} by {percent(share)} (median){where}; "
+        f"most: {worst.label} at {size_text(worst.size)}, {change(drift.share)}.",
+        (*(Evidence(f"{_where(m)}: {change(d.share, 1)} ({change(d.low, 1)} to {change(d.high, 1)})", (m.case_key,))
+           for m, d in kept[:12]),
          Evidence("all of them", keys(m for m, _ in kept))),
         0.95,
-        "Look at temperature and clocks over time (a 'duration' stop rule shows where it settles); warm up "
-        "longer, or compare only what was "
-        "measured at the same heat.",
+        "Look at temperature and clocks over time (a 'duration' stop rule shows where it settles); warm up longer, or "
+        "compare only what was measured at the same heat.",
         min(1.0, share),
         tuple(whose),
     )  # fmt: skip
@@ -324,18 +311,13 @@ def multimodal(facts: Facts) -> Iterable[Finding]:
         f"{len(found)} case{'s are' if len(found) > 1 else ' is'} multimodal; most apart: "
         f"{measure.label} at {size_text(measure.size)}: {levels}"
         + (", one change: a step in time." if modes.changes == 1 else "."),
-        tuple(
-            Evidence(
-                f"{m.label} at {size_text(m.size)}: {', '.join(time_text(x.center) for x in found_modes.modes)}",
-                (m.case_key,),
-            )
-            for m, found_modes in found[:12]
-        ),
+        tuple(Evidence(f"{m.label} at {size_text(m.size)}: {', '.join(time_text(x.center) for x in levels_of.modes)}",
+                       (m.case_key,)) for m, levels_of in found[:12]),
         0.9,
-        "A median between two modes describes neither: look at the case's distribution in the report before "
-        "comparing it.",
+        "A median between two modes describes neither: look at the case's distribution in the report before comparing "
+        "it.",
         0.0,
-    )
+    )  # fmt: skip
 
 
 @rule("cases with too few samples for a claim")

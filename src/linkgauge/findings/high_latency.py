@@ -10,6 +10,7 @@ from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.findings.measure import Measure, keys, median
 from linkgauge.findings.rule import rule
+from linkgauge.model.grouped import grouped
 from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.model.quantity import format_duration as time_text
 
@@ -46,11 +47,8 @@ def _small_sets(facts: Facts) -> Iterable[dict[Pair, list[Measure]]]:
         one = next(iter(by_devices.values()))
         if one.size > _SMALL or one.pattern not in ("pingpong", "flag_pingpong"):
             continue
-        found: dict[Pair, list[Measure]] = {}
-        for devices, measure in by_devices.items():
-            a, b = sorted(facts.host_of(device) for device in devices)
-            if a != b:
-                found.setdefault((a, b), []).append(measure)
+        nodes = ((sorted(map(facts.host_of, devices)), measure) for devices, measure in by_devices.items())
+        found = grouped(((a, b), measure) for (a, b), measure in nodes if a != b)
         if found:
             yield found
 
@@ -145,7 +143,7 @@ def _finding(
         "Look at the route (traceroute, tracepath), at queues and shaping on the way (tc -s qdisc), at power saving "
         "of the node (C-states) and its NIC (interrupt moderation: ethtool -c).",
         1 - base / level,
-        tuple(sorted(device for device in facts.devices if facts.host_of(device) in nodes)),
+        facts.devices_of(nodes),
     )  # fmt: skip
 
 

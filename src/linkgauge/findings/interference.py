@@ -10,6 +10,7 @@ from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Evidence, Finding, Severity
 from linkgauge.findings.rule import rule
 from linkgauge.model.case import NO_LOADS, LoadCase
+from linkgauge.model.grouped import grouped
 from linkgauge.model.quantity import format_duration as time_text
 from linkgauge.model.quantity import percent
 from linkgauge.stats.interference import Interference
@@ -48,7 +49,7 @@ class _Loss:
         alone = dataclasses.replace(self.found.case, background=NO_LOADS)
         low, high = self.found.slow_downs[0].interval or (self.factor, self.factor)
         return (
-            f"{LoadCase(alone).text} takes {_times(self.factor)} as long ({low:.3g} to {high:.3g}) "
+            f"{LoadCase(alone).text} takes {self.factor:.3g} times as long ({low:.3g} to {high:.3g}) "
             f"beside {self.found.case.background}"
         )
 
@@ -61,24 +62,21 @@ class _Loss:
 )
 def interference(facts: Facts) -> Iterable[Finding]:
     """Cases that take longer beside their loads: by a part whose fair share explains it, by engines, or by neither."""
-    groups: dict[tuple[str, str], list[_Loss]] = {}
-    for found in facts.interferences():
-        interval = found.slow_downs[0].interval
-        if interval is not None and interval[0] > _LEAST:
-            loss = _loss(facts, found)
-            if loss is not None:
-                groups.setdefault((loss.told, loss.shared), []).append(loss)
-    for (told, shared), losses in groups.items():
-        yield _finding(facts, told, shared, sorted(losses, key=lambda loss: -loss.factor))
+    losses = (_loss(facts, found) for found in facts.interferences())
+    groups = grouped(((loss.told, loss.shared), loss) for loss in losses if loss is not None)
+    for (told, shared), alike in groups.items():
+        yield _finding(facts, told, shared, sorted(alike, key=lambda loss: -loss.factor))
 
 
 def _loss(facts: Facts, found: Interference) -> _Loss | None:
-    """Return what explains a loss; None where that is not known."""
+    """Return what explains a loss; None where there is none for sure, or that is not known."""
+    interval = found.slow_downs[0].interval
+    if interval is None or interval[0] <= _LEAST:
+        return None
     if facts.are_cores(found.case.devices):
         return _Loss(found, None, "slowed_by_engines", "the processor's cores and memory", "cores")
     share = share_of(facts.system, found, facts.network)
-    interval = found.slow_downs[0].interval
-    if share is None or interval is None:
+    if share is None:
         return None
     if share.part is not None and interval[0] <= _BEYOND * share.high:
         return _Loss(found, share, "slowed_by_share", share.words, "slowed_by_share")
@@ -129,10 +127,6 @@ def _evidence(loss: _Loss) -> Evidence:
     keeps = f"; the load keeps {', '.join(kept)} of its rate" if kept else ""
     text = f"{loss.words()}: {time_text(found.alone_ns)} alone, {time_text(found.beside_ns)} beside{keeps}"
     return Evidence(text, (found.case.case_key,))
-
-
-def _times(factor: float) -> str:
-    return f"{factor:.3g} times"
 
 
 def _listed(names: Sequence[str]) -> str:

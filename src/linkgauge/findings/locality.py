@@ -12,6 +12,8 @@ from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.findings.measure import Measure, keys, median, rate_text
 from linkgauge.findings.rule import rule
 from linkgauge.findings.ways import level_of, placed_pairs
+from linkgauge.findings.wiring import Way
+from linkgauge.model.grouped import grouped
 from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.model.quantity import percent
 from linkgauge.stats.rank_sum import rank_sum_p_value
@@ -29,12 +31,7 @@ def numa_effects(facts: Facts) -> Iterable[Finding]:
     for small in (True, False):
         for placed in placed_pairs(facts, ("pingpong", "unidirectional", "flag_pingpong"), small=small):
             one = next(iter(placed.values()))[0]
-            groups: dict[tuple[str, _Shape], list[Measure]] = {}
-            for measure, way in placed.values():
-                near = way.kind in ("direct", "switch")
-                groups.setdefault(
-                    ("neighbor" if near else "remote", way.rate if near else (way.hops, way.rate)), []
-                ).append(measure)
+            groups = grouped((_kind(way), measure) for measure, way in placed.values())
             texts = _kinds(groups)
             if not texts:
                 continue
@@ -44,22 +41,21 @@ def numa_effects(facts: Facts) -> Iterable[Finding]:
                 f"{one.label} at {size_text(one.size)}",
                 f"Where devices lie matters to {one.label} at {size_text(one.size)}: {'; '.join(texts)}.",
                 tuple(
-                    Evidence(
-                        f"{kind} {_shape_text(shape)}: {median(m.time_ns for m in g) / 1e3:.4g} µs over {len(g)} pairs",
-                        keys(g),
-                    )
-                    for (kind, shape), g in groups.items()
+                    Evidence(f"{kind} {_shape_text(shape)}: {median(m.time_ns for m in g) / 1e3:.4g} µs over {len(g)} "
+                             "pairs", keys(g)) for (kind, shape), g in groups.items()
                 ),
                 0.85,
-                "Order ranks so that neighbors in the program are neighbors in the machine "
-                "(CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES).",
-            )
+                "Order ranks so that neighbors in the program are neighbors in the machine (CUDA_VISIBLE_DEVICES, "
+                "ROCR_VISIBLE_DEVICES).",
+            )  # fmt: skip
 
 
 def _shape_text(shape: _Shape) -> str:
-    if isinstance(shape, tuple):
-        return f"over {shape[0]} links"
-    return f"with {rate_text(shape)}"
+    return f"over {shape[0]} links" if isinstance(shape, tuple) else f"with {rate_text(shape)}"
+
+
+def _kind(way: Way) -> tuple[str, _Shape]:
+    return ("neighbor", way.rate) if way.kind in ("direct", "switch") else ("remote", (way.hops, way.rate))
 
 
 def _kinds(groups: dict[tuple[str, _Shape], list[Measure]]) -> list[str]:
@@ -116,16 +112,15 @@ def anti_locality(facts: Facts) -> Iterable[Finding]:
             "anti_locality",
             "loss",
             f"{one.label} over PCIe",
-            f"Pairs under one PCIe switch are slower than pairs further apart: {rate_text(a)} against "
-            f"{rate_text(b)} each way "
-            f"({one.label} at {size_text(one.size)}).",
+            f"Pairs under one PCIe switch are slower than pairs further apart: {rate_text(a)} against {rate_text(b)} "
+            f"each way ({one.label} at {size_text(one.size)}).",
             (
                 Evidence(f"{len(near)} near pairs ({nearest} links): {rate_text(a)} each way", keys(near)),
                 Evidence(f"{len(far)} far pairs: {rate_text(b)} each way", keys(far)),
             ),
             0.95,
-            "Switch ACS off on the PCIe switches (peer traffic then need not go up to the root), or pair "
-            "devices of different switches.",
+            "Switch ACS off on the PCIe switches (peer traffic then need not go up to the root), or pair devices of "
+            "different switches.",
             1 - a / b,
         )
 
@@ -148,9 +143,8 @@ def pcie_below_width(facts: Facts) -> Iterable[Finding]:
                 f"{rate_text(possible.value)}.",
                 (Evidence(f"trained: generation {link.version}, x{link.width} ({trained.source})"),),
                 0.95,
-                "Idle devices may lower their generation to save power: look under load (nvidia-smi -q -d "
-                "PCIE). If it stays, reseat the "
-                "device, look at slot, riser and the firmware's setting.",
+                "Idle devices may lower their generation to save power: look under load (nvidia-smi -q -d PCIE). If it "
+                "stays, reseat the device, look at slot, riser and the firmware's setting.",
                 1 - trained.value / possible.value,
             )
     yield from _narrow_by_rate(facts)
@@ -189,15 +183,11 @@ def _narrow_by_rate(facts: Facts) -> Iterable[Finding]:
             "loss",
             "host links of all devices",
             f"Copies between host and every device reach {percent(median(shares))} of the described link: as if "
-            f"1/{parts} of its width or "
-            "one generation less were in use.",
-            (
-                Evidence(
-                    f"{len(measures)} cases: {rate_text(median(m.goodput or 0.0 for m in measures))}", keys(measures)
-                ),
-            ),
+            f"1/{parts} of its width or one generation less were in use.",
+            (Evidence(f"{len(measures)} cases: {rate_text(median(m.goodput or 0.0 for m in measures))}",
+                      keys(measures)),),
             0.7,
-            "Compare with the link as trained (nvidia-smi -q -d PCIE, lspci -vv LnkSta) and with the memory "
-            "node of the buffers (--bind).",
+            "Compare with the link as trained (nvidia-smi -q -d PCIE, lspci -vv LnkSta) and with the memory node of "
+            "the buffers (--bind).",
             1 - 1 / parts,
-        )
+        )  # fmt: skip

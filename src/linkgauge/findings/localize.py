@@ -45,14 +45,13 @@ _FLOOR_PAIRS, _FLOOR_SHARE, _FLOOR_WIDTH = 3, 0.75, 0.15  # so many pairs, and t
 def slow_elements(facts: Facts) -> Iterable[Finding]:
     """Links, ports, devices, NICs and host links that are slower than their siblings."""
     seen: dict[Part, list[SlowElement]] = {}
-    tested: dict[Part, int] = {}
+    tested: Counter[Part] = Counter()
     for pairs in _sets(facts):
         found, possible = _solve_set(facts, pairs)
         # What is between nodes counts once a set of cases, in whichever direction and class it is slow. The other
         # kinds' confidence was calibrated with each direction counted.
         once = {(e.kind, e.ends, "" if e.kind in KINDS_BETWEEN_NODES else e.direction) for e in possible}
-        for kind, ends, _ in once:
-            tested[(kind, ends)] = tested.get((kind, ends), 0) + 1
+        tested.update((kind, ends) for kind, ends, _ in once)
         for item in found:
             seen.setdefault((item.element.kind, item.element.ends), []).append(item)
     _host_links(facts, seen, tested)
@@ -98,8 +97,6 @@ def _solve_set(facts: Facts, pairs: dict[tuple[int, int], Measure]) -> tuple[lis
         found = [slow for slow in found if _one_floor([measures[pair].time_ns for pair in slow.pairs])]
     result = []
     for slow in found:
-        element = slow.element
-        assert isinstance(element, Element)
         mine = tuple(measures[i] for i in slow.pairs)
         like = {classes[i] for i in slow.pairs}
         siblings = [m for i, m in enumerate(measures) if classes[i] in like and i not in slow.pairs]
@@ -107,8 +104,8 @@ def _solve_set(facts: Facts, pairs: dict[tuple[int, int], Measure]) -> tuple[lis
         usual = median(m.goodput or math.nan for m in siblings) if siblings else math.nan
         counts = {way.count for pair in slow.pairs if (way := ways[kept[pair]]) is not None}
         links = counts.pop() if len(counts) == 1 else 0
-        result.append(SlowElement(slow, element, mine, rate, usual, links, by_fastest=by_fastest))
-    return result, [e for e in elements if isinstance(e, Element)]
+        result.append(SlowElement(slow, slow.element, mine, rate, usual, links, by_fastest=by_fastest))
+    return result, list(elements)
 
 
 def _at_fastest(measure: Measure) -> Measure:
@@ -172,11 +169,7 @@ def _class(facts: Facts, pair: tuple[int, int], way: Way | None) -> Hashable:
     return "unknown" if way is None else way.shape
 
 
-def _host_links(
-    facts: Facts,
-    seen: dict[Part, list[SlowElement]],
-    tested: dict[Part, int],
-) -> None:
+def _host_links(facts: Facts, seen: dict[Part, list[SlowElement]], tested: Counter[Part]) -> None:
     """Compare each device's own rate to and from host memory with that of devices whose host link is the same.
 
     Adds to `seen` and `tested`, which pairs over host links may have begun.
@@ -195,21 +188,15 @@ def _host_links(
         if len(measures) < 2:
             continue
         direction = {"host_to_device": "in", "device_to_host": "out"}.get(measures[0].pattern, "both")
-        elements: dict[Hashable, list[int]] = {
-            Element("host", (m.devices[0],), direction): [i] for i, m in enumerate(measures)
-        }
-        for measure in measures:
-            for kind in ("host", f"host {direction}"):
-                tested[(kind, measure.devices)] = tested.get((kind, measure.devices), 0) + 1
+        elements = {Element("host", m.devices, direction): [i] for i, m in enumerate(measures)}
+        tested.update((kind, m.devices) for m in measures for kind in ("host", f"host {direction}"))
         if len(measures) == 2:
             item = _by_known(facts, measures, direction) if classes[0] == classes[1] else None
             if item is not None:
                 seen.setdefault((item.element.kind, item.element.ends), []).append(item)
             continue
         for slow in solve([m.time_ns for m in measures], classes, elements, [m.half_width for m in measures]):
-            element = slow.element
-            assert isinstance(element, Element)
-            index = slow.pairs[0]
+            element, index = slow.element, slow.pairs[0]
             siblings = [m.goodput or 0.0 for i, m in enumerate(measures) if classes[i] == classes[index] and i != index]
             if len(siblings) < 2:
                 continue

@@ -5,6 +5,7 @@ These findings state what was counted, and are told in place of "slow" where the
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -28,12 +29,13 @@ Way = tuple[str, str]
 """From a node to another."""
 
 
+@dataclasses.dataclass
 class _Loss:
     """What was lost from one node to another, over all cases of these two alone."""
 
-    def __init__(self) -> None:
-        """Nothing yet."""
-        self.lost = self.sent = self.out_of_order = 0.0
+    lost: float = 0.0
+    sent: float = 0.0
+    out_of_order: float = 0.0
 
     @property
     def share(self) -> float:
@@ -120,10 +122,8 @@ def _least_set(bad: set[Way], every: set[Way]) -> tuple[list[tuple[str, str, lis
     """
     nodes = sorted({node for way in every for node in way})
     left, found = set(bad), []
-    candidates: dict[tuple[str, str], set[Way]] = {}
-    for node in nodes:
-        for what, belongs in _DIRECTIONS.items():
-            candidates[what, node] = {way for way in every if belongs(way, node)}
+    candidates = {(what, node): {way for way in every if belongs(way, node)}
+                  for node in nodes for what, belongs in _DIRECTIONS.items()}  # fmt: skip
     while left:
         able = {key: ways for key, ways in candidates.items()
                 if len(ways & bad) >= _AGREE * len(ways) and len(nodes) > 2 and len(ways) > 1}  # fmt: skip
@@ -199,7 +199,7 @@ def flapping_link(facts: Facts) -> Iterable[Finding]:
             f"Look at the cable, transceiver and switch port of {card} of {node} (dmesg, ethtool {card}), and measure "
             "again.",
             0.5,
-            tuple(sorted(device for device in facts.devices if facts.host_of(device) == node)),
+            facts.devices_of({node}),
         )
 
 
@@ -230,7 +230,7 @@ def link_down(facts: Facts) -> Iterable[Finding]:
                 f"Look at the cable, transceiver and switch port of {name} of {host} (ip link show {name}, ethtool "
                 f"{name}, ibstat), and set it up (ip link set {name} up).",
                 1 / max(2, facts.rails_of(sorted(up)[0])) if in_use else 0.0,
-                tuple(sorted(device for device in facts.devices if facts.host_of(device) == host)),
+                facts.devices_of({host}),
             )  # fmt: skip
 
 
@@ -293,7 +293,7 @@ def mtu_mismatch(facts: Facts) -> Iterable[Finding]:
             0.98,
             f"Set one MTU on all nodes and switch ports (ip link set {name} mtu {usual}).",
             0.5,
-            tuple(sorted(device for device in facts.devices if facts.host_of(device) in ends)),
+            facts.devices_of(ends),
         )
 
 

@@ -68,8 +68,8 @@ def _finding(facts: Facts, beat: Beat) -> Finding:
 
 
 _FIX = (
-    "Look for what runs at that period: monitoring (dcgm, nvidia-smi loops), timers and daemons on the "
-    "ranks' cores, page scans."
+    "Look for what runs at that period: monitoring (dcgm, nvidia-smi loops), timers and daemons on the ranks' cores, "
+    "page scans."
 )
 
 
@@ -104,15 +104,9 @@ def _within(facts: Facts) -> Iterable[Finding]:
         severity,
         "the run",
         sentence,
-        tuple(
-            Evidence(
-                f"{m.label} at {size_text(m.size)}: every {time_text(p)}, {percent(s, 1)} of samples, "
-                f"{h:.2g} times the median",
-                (m.case_key,),
-            )
-            for m, p, s, h in found[:12]
-        ),
+        tuple(Evidence(f"{m.label} at {size_text(m.size)}: every {time_text(p)}, {percent(s, 1)} of samples, "
+                       f"{h:.2g} times the median", (m.case_key,)) for m, p, s, h in found[:12]),
         0.9,
         _FIX,
         0.05,
-    )
+    )  # fmt: skip

@@ -17,6 +17,7 @@ from linkgauge.findings.confidence import LEAST, SLOW, confidence_of
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Finding, ordered
 from linkgauge.findings.rule import REGISTERED, Rule
+from linkgauge.model.grouped import grouped
 from linkgauge.model.listed import listed
 from linkgauge.model.quantity import percent
 
@@ -122,14 +123,9 @@ def _explained(found: list[Finding]) -> list[Finding]:
     library's bad choice, or that goodput falls by for good: it is told once. A dip of goodput at such a step.
     """
     found = _with_moments(found)
-    drifting, chosen = (
-        {key for f in found if f.rule == rule and f.severity != "note" for key in _cases(f)}
-        for rule in ("drifting", "library_choice")
-    )
-    falls, steps = (
-        [_cases(f) for f in found if f.rule == rule and f.severity != "note"]
-        for rule in ("falling_goodput", "latency_step")
-    )
+    told = grouped((f.rule, _cases(f)) for f in found if f.severity != "note")
+    drifting, chosen = (set().union(*told.get(rule, ())) for rule in ("drifting", "library_choice"))
+    falls, steps = (told.get(rule, []) for rule in ("falling_goodput", "latency_step"))
     slow = {f.rule == "slow_host_link" for f in found if f.rule in SLOW and f.severity != "note"}
     held = {f.devices: _cases(f) for f in found if f.rule in _CAUSES and len(f.devices) == 1}
     network = [(f, _cases(f)) for f in found if f.rule in _OF_THE_NETWORK and f.severity == "fault"]
@@ -166,42 +162,31 @@ def _with_moments(found: list[Finding]) -> list[Finding]:
     result = list(found)
     for moment in [f for f in found if f.rule == "slow_from" and f.devices]:
         mine = _cases(moment)
-        for place, cause in enumerate(result):
-            if (
-                cause.rule in _CAUSES
-                and cause.devices == moment.devices
-                and len(_cases(cause) & mine) > 0.5 * len(mine)
-            ):
-                result[place] = dataclasses.replace(
-                    cause,
-                    sentence=f"{cause.sentence} {moment.sentence[:1].upper()}{moment.sentence[1:]}",
-                    evidence=(*cause.evidence, *moment.evidence),
-                    effect=max(cause.effect, moment.effect),
-                )
-                result.remove(moment)
-                break
+        causes = (f for f in result if f.rule in _CAUSES and f.devices == moment.devices)
+        cause = next((f for f in causes if len(_cases(f) & mine) > 0.5 * len(mine)), None)
+        if cause is not None:
+            result[result.index(cause)] = dataclasses.replace(
+                cause,
+                sentence=f"{cause.sentence} {moment.sentence[:1].upper()}{moment.sentence[1:]}",
+                evidence=(*cause.evidence, *moment.evidence),
+                effect=max(cause.effect, moment.effect),
+            )
+            result.remove(moment)
     return result
 
 
 def _told_once(found: list[Finding]) -> list[Finding]:
     """Tell what is alike once: of several alarms of one rule the first in order names the others' subjects."""
-    kept: dict[object, Finding] = {}
-    others: dict[object, list[Finding]] = {}
-    for number, finding in enumerate(found):
-        alike = finding.severity != "note" and finding.rule in _ALIKE
-        key: object = (finding.rule, finding.severity) if alike else number
-        if key in kept:
-            others.setdefault(key, []).append(finding)
-        else:
-            kept[key] = finding
-    for key, more in others.items():
-        names = [finding.subject for finding in more]
-        kept[key] = dataclasses.replace(
-            kept[key],
-            sentence=f"{kept[key].sentence} Alike: {listed(names, _NAMED, '; ')}.",
-            evidence=(*kept[key].evidence, *(item for finding in more for item in finding.evidence)),
-        )
-    return list(kept.values())
+    groups = grouped(
+        ((one.rule, one.severity) if one.severity != "note" and one.rule in _ALIKE else number, one)
+        for number, one in enumerate(found)
+    )
+    told = []
+    for first, *more in groups.values():
+        alike = f" Alike: {listed([one.subject for one in more], _NAMED, '; ')}." if more else ""
+        evidence = (*first.evidence, *(item for one in more for item in one.evidence))
+        told.append(dataclasses.replace(first, sentence=first.sentence + alike, evidence=evidence))
+    return told
 
 
 def _cases(finding: Finding) -> set[str]:

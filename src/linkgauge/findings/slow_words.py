@@ -53,7 +53,7 @@ def findings_of(facts: Facts, seen: Mapping[Part, list[SlowElement]], tested: Ma
             sentence += f" What is known of {worst.known} says that it is this one."
         if kind == "port":
             sentence += " Behind a switch a pair shows a device's port only, not which of its links."
-        evidence = [
+        evidence = tuple(
             Evidence(
                 f"{item.measures[0].label} at {size_text(item.measures[0].size)}: {rate_text(item.rate)}"
                 f"{_over(item.measures)} against {rate_text(item.sibling_rate)} of the rest "
@@ -61,7 +61,7 @@ def findings_of(facts: Facts, seen: Mapping[Part, list[SlowElement]], tested: Ma
                 keys(item.measures),
             )
             for item in sorted(items, key=lambda item: -item.slow.share)
-        ]
+        )
         # One direction of a host link says nothing of the other.
         asked = sum(tested.get((f"{kind} {direction}", ends), 0) for direction in directions) if kind == "host" else 0
         agree = len(items) / max(len(items), asked or tested.get((kind, ends), len(items)))
@@ -79,9 +79,7 @@ def findings_of(facts: Facts, seen: Mapping[Part, list[SlowElement]], tested: Ma
         if kind not in ("nic", "trunk", "node", "switch", "uplink") and facts.are_cores(_devices(ends)):
             severity, fix = "note", CORES_FIX
             sentence += " Host devices are cores, which other programs share: it need not be the machine's."
-        yield Finding(
-            SLOW_BY_KIND[kind], severity, subject, sentence, tuple(evidence), confidence, fix, loss, _devices(ends)
-        )
+        yield Finding(SLOW_BY_KIND[kind], severity, subject, sentence, evidence, confidence, fix, loss, _devices(ends))
 
 
 def _over(measures: tuple[Measure, ...]) -> str:

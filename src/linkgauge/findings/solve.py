@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Hashable, Mapping, Sequence
+from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,11 +23,14 @@ _PRICE = 0.5
 LEAST_SCALE = 0.002
 
 
+Name = TypeVar("Name", bound=Hashable)
+
+
 @dataclasses.dataclass(frozen=True)
-class Slow:
+class Slow(Generic[Name]):
     """An element that is slow: by how much (share of time added), how many pairs say so, and at how many deviations."""
 
-    element: Hashable
+    element: Name
     share: float
     pairs: tuple[int, ...]
     score: float
@@ -36,10 +40,10 @@ class Slow:
 def solve(
     times: Sequence[float],
     classes: Sequence[Hashable],
-    elements: Mapping[Hashable, Sequence[int]],
+    elements: Mapping[Name, Sequence[int]],
     half_widths: Sequence[float],
     least_share: float = 0.03,
-) -> list[Slow]:
+) -> list[Slow[Name]]:
     """Return the slow elements, the worst first.
 
     `times` of the pairs (any unit, above 0), `classes` of pairs that ought to be equal, `elements` with the indices
@@ -67,12 +71,11 @@ def _plausible(
     logs: Floats,
     owner: npt.NDArray[np.int64],
     classes: int,
-    elements: Mapping[Hashable, Sequence[int]],
+    elements: Mapping[Name, Sequence[int]],
     least_share: float,
-) -> list[Hashable]:
+) -> list[Name]:
     """Return the elements whose pairs lie above their class's lower quartile by nearly the least share: no other can
-    be told.
-    """
+    be told."""
     low = np.array([np.quantile(logs[owner == c], 0.25) for c in range(classes)])
     above = logs - low[owner]
     least = 0.8 * math.log1p(least_share)
@@ -99,17 +102,18 @@ def _confirm(
     logs: Floats,
     owner: npt.NDArray[np.int64],
     classes: int,
-    names: list[Hashable],
-    elements: Mapping[Hashable, Sequence[int]],
+    names: list[Name],
+    elements: Mapping[Name, Sequence[int]],
     chosen: list[int],
     half_widths: Floats,
     least_share: float,
-) -> list[Slow]:
+) -> list[Slow[Name]]:
     """Fit again without prices: levels from pairs that no chosen element touches, elements by their pairs' medians."""
     touched = np.zeros(logs.size, dtype=bool)
     for k in chosen:
         touched[list(elements[names[k]])] = True
-    levels = np.array([_level(logs[owner == c], logs[(owner == c) & ~touched]) for c in range(classes)])
+    untouched = [logs[(owner == c) & ~touched] for c in range(classes)]
+    levels = np.array([np.median(one) if one.size else logs[owner == c].min() for c, one in enumerate(untouched)])
     excess = logs - levels[owner]
     scale = max(LEAST_SCALE, _scale(excess, touched), float(np.median(half_widths)) / 1.96)
     # Heavy tails: a single pair must stand out further than a normal deviate among as many elements would.
@@ -141,9 +145,3 @@ def _scale(excess: Floats, touched: npt.NDArray[np.bool_]) -> float:
         rest = rest[rest > 0]
         return float(NORMAL_MAD * np.median(rest) * (1 + 3 / rest.size)) if rest.size else 0.0
     return float(NORMAL_MAD * np.median(below) * (1 + 2 / below.size))
-
-
-def _level(everything: Floats, untouched: Floats) -> float:
-    if untouched.size:
-        return float(np.median(untouched))
-    return float(everything.min())

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.measure import Measure
+from linkgauge.model.grouped import grouped
 from linkgauge.model.result import Identity
 from linkgauge.stats.basics import NORMAL_MAD, Floats
 from linkgauge.system.remembered import remembered
@@ -75,11 +76,8 @@ def _turns(facts: Facts) -> Iterable[Turn]:
 
 
 def _grouped(facts: Facts, turns: list[Turn]) -> Timeline:
-    groups: dict[object, list[int]] = {}
-    for index, turn in enumerate(turns):
-        of = turn.measure
-        alike = facts.classes.of(of.case)
-        groups.setdefault((of.settings, of.size, alike), []).append(index)
+    groups = grouped(((turn.measure.settings, turn.measure.size, facts.classes.of(turn.measure.case)), index)
+                     for index, turn in enumerate(turns))  # fmt: skip
     logs = np.log(np.array([turn.time_ns for turn in turns]))
     group = np.full(len(turns), -1)
     scale = np.ones(len(turns))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
+from linkgauge.findings.elements import between_nodes
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.filled import FILLED_SHARE, filled, nic_rate, one_way
 from linkgauge.findings.finding import Evidence, Finding
@@ -11,6 +13,7 @@ from linkgauge.findings.measure import Measure, Settings, keys, median, rate_tex
 from linkgauge.findings.rule import rule
 from linkgauge.findings.wiring import Way
 from linkgauge.model.device_words import device_words
+from linkgauge.model.grouped import grouped
 from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.model.quantity import percent
 from linkgauge.model.transports import over_host
@@ -53,11 +56,9 @@ def placed_pairs(facts: Facts, patterns: tuple[str, ...], small: bool = False) -
 
 
 def _by_rate(placed: Placed, kinds: tuple[str, ...] = ("direct", "switch")) -> dict[float, list[Measure]]:
-    groups: dict[float, list[Measure]] = {}
-    for measure, way in placed.values():
-        if way.kind in kinds and way.rate is not None and measure.goodput:
-            groups.setdefault(way.rate, []).append(measure)
-    return dict(sorted(groups.items()))
+    rated = ((way.rate, measure) for measure, way in placed.values()
+             if way.kind in kinds and way.rate is not None and measure.goodput)  # fmt: skip
+    return dict(sorted(grouped(rated).items()))
 
 
 def level_of(measures: Iterable[Measure]) -> float:
@@ -131,17 +132,22 @@ def copy_engine_cap(facts: Facts) -> Iterable[Finding]:
             f"The copy engine cannot fill a wide link: {why}, {percent(share)} of the widest.",
             tuple(evidence),
             0.95 if alike else 0.85,
-            "Copy by kernel instead (transport kernel; HSA_ENABLE_SDMA=0 or HSA_ENABLE_PEER_SDMA=0 on AMD), or "
-            "split a copy over "
-            "several streams and engines.",
+            "Copy by kernel instead (transport kernel; HSA_ENABLE_SDMA=0 or HSA_ENABLE_PEER_SDMA=0 on AMD), or split a "
+            "copy over several streams and engines.",
             1 - share,
         )
 
 
 def _staged(facts: Facts, level: float, fabric: float) -> bool:
     """Whether a level is what host links give, where the fabric is much wider."""
+    host = _host_rate(facts)
+    return fabric >= 1.5 * host and level <= 1.1 * host and level < 0.5 * fabric
+
+
+def _host_rate(facts: Facts) -> float:
+    """The middle rate of the devices' host links; infinite where none is known."""
     hosts = list(facts.wiring.host_rates.values()) if facts.wiring else []
-    return bool(hosts) and fabric >= 1.5 * median(hosts) and level <= 1.1 * median(hosts) and level < 0.5 * fabric
+    return median(hosts) if hosts else math.inf
 
 
 @rule("a way of fewest hops taken where a wider one exists")
@@ -199,23 +205,20 @@ def rail_unused(facts: Facts) -> Iterable[Finding]:
                 or over_host(measure.transport, measure.case.path)
             ):
                 continue
-            between = facts.host_of(pair[0]) != facts.host_of(pair[1])
+            between = between_nodes(facts, pair)
             memory = "device" if measure.case.source_memory == "device" else "host"
             means = f"{facts.shown(measure.transport)} {memory} memory"
             # Inside a node host memory takes other wires: only between nodes does it tell of the same ones.
-            if not between and measure.case.source_memory != "device":
-                continue
-            levels.setdefault((between, measure.pattern, measure.size), {}).setdefault(means, []).append(
-                (pair, measure)
-            )
-    capped = {m for f in copy_engine_cap(facts) for e in f.evidence for m in e.case_keys}
-    staged = {m for f in host_staging(facts) for e in f.evidence for m in e.case_keys}
+            if between or memory == "device":
+                of_size = levels.setdefault((between, measure.pattern, measure.size), {})
+                of_size.setdefault(means, []).append((pair, measure))
+    explained = {m for f in (*copy_engine_cap(facts), *host_staging(facts)) for e in f.evidence for m in e.case_keys}
     worst: dict[tuple[bool, str], Finding] = {}
     for (between, name, size), by_means in levels.items():
         for mine, items in by_means.items():
-            if any(m.case_key in capped or m.case_key in staged for _, m in items):
+            if any(m.case_key in explained for _, m in items):
                 continue
-            finding = _one_of_k(facts, name, size, mine, items, by_means)
+            finding = _one_of_k(facts, name, size, mine, by_means, between)
             if finding is not None:
                 held = worst.get((between, mine))
                 if held is None or finding.effect > held.effect:
@@ -224,19 +227,12 @@ def rail_unused(facts: Facts) -> Iterable[Finding]:
 
 
 def _one_of_k(
-    facts: Facts,
-    name: str,
-    size: int,
-    mine: str,
-    items: list[tuple[Pair, Measure]],
-    means: dict[str, list[tuple[Pair, Measure]]],
+    facts: Facts, name: str, size: int, mine: str, means: dict[str, list[tuple[Pair, Measure]]], between: bool
 ) -> Finding | None:
+    items = means[mine]
     for other, theirs in means.items():
-        if other == mine:
-            continue
-        if not _fills(facts, theirs):
+        if other == mine or not _fills(facts, theirs):
             continue  # what the way gives is not known
-        between = facts.host_of(theirs[0][0][0]) != facts.host_of(theirs[0][0][1])
         best = {pair: one_way(m) for pair, m in theirs}
         ratios = [one_way(m) / best[pair] for pair, m in items if best.get(pair)]
         if len(ratios) < 2:
@@ -253,8 +249,7 @@ def _one_of_k(
                     "loss",
                     f"{mine} {where}",
                     f"{name} of {mine} {where} reaches {fraction} of what {other} reaches on the same way "
-                    f"({percent(ratio, 1)}): one of "
-                    f"{parts} rails, lanes or engines is used.",
+                    f"({percent(ratio, 1)}): one of {parts} rails, lanes or engines is used.",
                     (
                         Evidence(f"{mine} at {size_text(size)}: {rate_text(level)}", keys(m for _, m in items)),
                         Evidence(f"{other}: {rate_text(median(best.values()))}", keys(m for _, m in theirs)),
@@ -270,7 +265,7 @@ def _fills(facts: Facts, items: list[tuple[Pair, Measure]]) -> bool:
     """Whether these pairs reach what their links allow, so that one of k of it is one of k links."""
     rates: list[float | None] = []
     for pair, _ in items:
-        if facts.host_of(pair[0]) != facts.host_of(pair[1]):
+        if between_nodes(facts, pair):
             rates.append(nic_rate(facts, pair))
         else:
             way = facts.wiring.way(*pair) if facts.wiring else None
@@ -303,12 +298,10 @@ def host_staging(facts: Facts) -> Iterable[Finding]:
             or one.case.routed
         ):
             continue
-        hosts = list(facts.wiring.host_rates.values()) if facts.wiring else []
-        wide = [
-            (m, w.rate) for m, w in placed.values()
-            if w.kind in ("direct", "switch") and w.rate is not None and hosts and w.rate >= 1.5 * median(hosts)
-        ]  # fmt: skip
-        staged = [(m, rate) for m, rate in wide if one_way(m) <= 1.1 * median(hosts) and one_way(m) < 0.5 * rate]
+        host = _host_rate(facts)
+        wide = [(m, w.rate) for m, w in placed.values()
+                if w.kind in ("direct", "switch") and w.rate is not None and w.rate >= 1.5 * host]  # fmt: skip
+        staged = [(m, rate) for m, rate in wide if one_way(m) <= 1.1 * host and one_way(m) < 0.5 * rate]
         if len(wide) < 2 or len(staged) < 0.75 * len(wide):
             continue
         level, rate = median(one_way(m) for m, _ in staged), median(r for _, r in staged)
@@ -317,31 +310,23 @@ def host_staging(facts: Facts) -> Iterable[Finding]:
             "host_staging",
             "loss",
             f"{facts.shown(one.transport)} {one.pattern}",
-            f"{one.label} moves device memory at {rate_text(level)}, what host links give "
-            f"({rate_text(median(hosts))}), although the "
-            f"direct links allow {rate_text(rate)}: the bytes go through the host.",
-            (
-                Evidence(
-                    f"{len(staged)} of {len(wide)} directly joined pairs at {size_text(one.size)}",
-                    keys(m for m, _ in staged),
-                ),
-            ),
+            f"{one.label} moves device memory at {rate_text(level)}, what host links give ({rate_text(host)}), "
+            f"although the direct links allow {rate_text(rate)}: the bytes go through the host.",
+            (Evidence(f"{len(staged)} of {len(wide)} directly joined pairs at {size_text(one.size)}",
+                      keys(m for m, _ in staged)),),
             0.9,
             _staging_fix(one.transport) + (f" Settings of the launch: {settings}." if settings else ""),
             1 - level / rate,
-        )
+        )  # fmt: skip
 
 
 def _settings(facts: Facts, measure: Measure) -> str:
     launches = {identity[1] for identity in measure.identities}
-    words: list[str] = []
-    for launch in facts.launches:
-        if launch.launch not in launches:
-            continue
-        for name, value in launch.env.items():
-            if any(word in name for word in ("P2P", "IPC", "TLS", "GDR", "CUDA", "GPU", "SHM")):
-                words.append(f"{name}={value}")
-    return ", ".join(dict.fromkeys(words))
+    variables = (pair for launch in facts.launches if launch.launch in launches for pair in launch.env.items())
+    return ", ".join(dict.fromkeys(
+        f"{name}={value}" for name, value in variables
+        if any(word in name for word in ("P2P", "IPC", "TLS", "GDR", "CUDA", "GPU", "SHM"))
+    ))  # fmt: skip
 
 
 def _staging_fix(transport: str) -> str:

@@ -10,7 +10,9 @@ import dataclasses
 import functools
 import itertools
 import math
+from collections import Counter
 
+from linkgauge.model.grouped import grouped
 from linkgauge.system.graph import Arc, Graph
 from linkgauge.system.model import FABRIC_KINDS, Link, System, is_fabric, rates_of
 
@@ -58,14 +60,8 @@ class Wiring:
 
     def rate(self, arc: Arc, fabric: bool = True) -> float | None:
         """Return the data rate of all links of one arc in bytes per second, None where one is unknown."""
-        total = 0.0
-        for link in self._bundles[fabric][arc]:
-            source = link.a if self._name(link.a) == arc[0] else link.b
-            rate = link.rate(source)
-            if rate is None:
-                return None
-            total += rate
-        return total
+        rates = [link.rate(link.a if self._name(link.a) == arc[0] else link.b) for link in self._bundles[fabric][arc]]
+        return None if None in rates else sum(rate for rate in rates if rate is not None)
 
     def links(self, arc: Arc, fabric: bool = True) -> list[Link]:
         """Return the links of one arc."""
@@ -104,31 +100,25 @@ class Wiring:
     @functools.cached_property
     def host_rates(self) -> dict[int, float]:
         """The data rate from each device towards the hosts in bytes per second, where it is known."""
-        rates: dict[int, float] = {}
-        for ordinal, name in self.names.items():
-            heads = self._graphs[False].heads(name)
-            known = [rate for head in heads if (rate := self.rate((name, head), False)) is not None]
-            if known:
-                rates[ordinal] = max(known)
-        return rates
+        rates = {
+            ordinal: [self.rate((name, head), False) or 0.0 for head in self._graphs[False].heads(name)]
+            for ordinal, name in self.names.items()
+        }
+        return {ordinal: max(known) for ordinal, known in rates.items() if any(known)}
 
     @functools.cached_property
     def host_shapes(self) -> dict[int, tuple[object, ...]]:
         """What a device's host link is: equal for devices that ought to be equally near to host memory."""
-        shapes: dict[int, tuple[object, ...]] = {}
-        for ordinal, name in self.names.items():
-            ends = sorted(
-                (self.system.kinds[head], self.rate((name, head), False) or 0.0)
-                for head in self._graphs[False].heads(name)
-            )
-            shapes[ordinal] = tuple(ends)
-        return shapes
+        heads = {ordinal: [(head, (name, head)) for head in self._graphs[False].heads(name)]
+                 for ordinal, name in self.names.items()}  # fmt: skip
+        return {ordinal: tuple(sorted((self.system.kinds[head], self.rate(arc, False) or 0.0) for head, arc in own))
+                for ordinal, own in heads.items()}  # fmt: skip
 
     @functools.cached_property
     def nics(self) -> dict[int, str]:
         """The NIC that is nearest to each device (of several as near ones, by turns in order of ordinals)."""
         near: dict[int, str] = {}
-        used: dict[str, int] = {}
+        used: Counter[str] = Counter()
         every, kinds = {node.name for node in self.system.of_kind("nic")}, self.system.kinds
         # No way to a NIC enters another device by its fabric links.
         rates = rates_of(link for link in self.system.links if link.kind not in FABRIC_KINDS)
@@ -137,9 +127,8 @@ class Wiring:
         for ordinal, name in sorted(self.names.items()):
             found = graph.nearest(name, every)
             if found:
-                chosen = min(found, key=lambda nic: (used.get(nic, 0), nic))
-                used[chosen] = used.get(chosen, 0) + 1
-                near[ordinal] = chosen
+                near[ordinal] = min(found, key=lambda nic: (used[nic], nic))
+                used[near[ordinal]] += 1
         return near
 
     def _graph(self, fabric: bool) -> Graph:
@@ -175,14 +164,9 @@ class Wiring:
 
 def _planes(system: System) -> dict[str, str]:
     """Join fabric switches with the same neighbors (the planes of one fabric), each named after its first."""
-    fabric: dict[str, list[str]] = {}
     switches = {node.name for node in system.nodes if node.kind == "switch"}
-    for link in system.links:
-        if link.kind in FABRIC_KINDS:
-            for end, other in ((link.a, link.b), (link.b, link.a)):
-                if end in switches:
-                    fabric.setdefault(end, []).append(other)
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for switch, others in fabric.items():
-        groups.setdefault(tuple(sorted(other for other in others if other not in switches)), []).append(switch)
+    ends = ((link.a, link.b) for link in system.links if link.kind in FABRIC_KINDS)
+    fabric = grouped(way for a, b in ends for way in ((a, b), (b, a)) if way[0] in switches)
+    groups = grouped((tuple(sorted(one for one in others if one not in switches)), switch)
+                     for switch, others in fabric.items())  # fmt: skip
     return {switch: members[0] for key, members in groups.items() if key for switch in members}

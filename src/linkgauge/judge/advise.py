@@ -63,19 +63,16 @@ class Advice:
         """By how much the next is slower and where; empty where nothing else was measured."""
         if self.margin is None:
             return "equal within 5 %" if self.alike else ""
-        where = (
-            f" at {size_text(self.margin_at)}" if self.margin_at is not None and self.size_from != self.size_to else ""
-        )
-        return f"{change(self.margin)}{where}"
+        if self.margin_at is None or self.size_from == self.size_to:
+            return change(self.margin)
+        return f"{change(self.margin)} at {size_text(self.margin_at)}"
 
     @property
     def interval_words(self) -> str:
         """The margin's 95 % interval; empty where there is none."""
-        return (
-            ""
-            if self.low is None or self.high is None
-            else f"{change(self.low).removesuffix(' %')} to {change(self.high)}"
-        )
+        if self.low is None or self.high is None:
+            return ""
+        return f"{change(self.low).removesuffix(' %')} to {change(self.high)}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,26 +113,24 @@ def _tasks(facts: Facts) -> dict[tuple[Any, ...], list[Measure]]:
     Where mechanisms take different ways (NVLink, the host's links), devices are alike if they are for both. A barrier
     between running kernels is none that a host could take in place of its own.
     """
-    kinds: dict[tuple[Any, ...], list[Measure]] = {}
-    for measure in facts.measures:
-        inside = measure.case.pattern == "barrier" and TRANSPORTS[measure.transport].meets_kernels(measure.case.variant)
-        kind = (*measure.task, inside, len(set(measure.devices)) == 1)
-        kinds.setdefault(kind, []).append(measure)
-    tasks: dict[tuple[Any, ...], list[Measure]] = {}
-    for kind, measures in kinds.items():
-        scopes = {scope_of_case(measure.case) for measure in measures}
-        scope = scopes.pop() if len(scopes) == 1 else "node"
-        for measure in measures:
-            tasks.setdefault((*kind[:-1], facts.classes.of(measure.case, scope)), []).append(measure)
-    return tasks
+
+    def kind(one: Measure) -> tuple[Any, ...]:
+        inside = one.case.pattern == "barrier" and TRANSPORTS[one.transport].meets_kernels(one.case.variant)
+        return (*one.task, inside, len(set(one.devices)) == 1)
+
+    kinds = facts.grouped(kind)
+    scopes = {key: {scope_of_case(one.case) for one in measures} for key, measures in kinds.items()}
+    return grouped(
+        ((*key[:-1], facts.classes.of(one.case, next(iter(scopes[key])) if len(scopes[key]) == 1 else "node")), one)
+        for key, measures in kinds.items()
+        for one in measures
+    )
 
 
 def _pool(facts: Facts, measures: Sequence[Measure]) -> list[_Pooled]:
     """Return the mechanisms at one size, the quickest first, each over the devices that all of them have."""
-    devices: dict[str, set[tuple[int, ...]]] = {}
-    for measure in measures:
-        devices.setdefault(_mechanism(facts, measure), set()).add(measure.devices)
-    common = set.intersection(*devices.values())
+    devices = grouped((_mechanism(facts, measure), measure.devices) for measure in measures)
+    common = set.intersection(*map(set, devices.values()))
     rows = class_rows(
         [m for m in measures if not common or m.devices in common],
         key=lambda m: _mechanism(facts, m),
@@ -158,10 +153,10 @@ def _pool(facts: Facts, measures: Sequence[Measure]) -> list[_Pooled]:
 
 def _merged(found: Sequence[tuple[tuple[Any, ...], list[Advice]]], noun: str) -> list[Advice]:
     """Join tasks that differ only in the devices and get the same advice, with the widest of their intervals."""
-    alike: dict[tuple[Any, ...], list[list[Advice]]] = {}
-    for key, advice in found:
-        said = tuple((a.size_from, a.size_to, a.best, a.second, a.exports) for a in advice)
-        alike.setdefault((key, said), []).append(advice)
+    alike = grouped(
+        ((key, tuple((a.size_from, a.size_to, a.best, a.second, a.exports) for a in advice)), advice)
+        for key, advice in found
+    )
     result: list[Advice] = []
     for (key, _), group in alike.items():
         everyone = tuple(dict.fromkeys(m for advice in group for a in advice for m in a.members))
@@ -225,11 +220,10 @@ def not_measured(facts: Facts) -> list[tuple[str, str]]:
     """Return what a program could call that a run measured nothing of, and why, where the run says so."""
     measured = {measure.transport for measure in facts.measures}
     absent = dict(facts.info.get("absent_transports") or {})
+    kinds = (device.device_kind for device in facts.devices.values())
+    runtime = next((RUNTIMES[kind] for kind in kinds if kind in RUNTIMES), None)
     found = []
     for transport, name in _CALLED.items():
-        runtime = next(
-            (RUNTIMES[device.device_kind] for device in facts.devices.values() if device.device_kind in RUNTIMES), None
-        )
         library = TRANSPORTS[transport].nic_library
         if transport in measured or (library and library.runtime and runtime and library.runtime != runtime.name):
             continue

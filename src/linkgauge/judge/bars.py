@@ -71,14 +71,14 @@ def judge_bar(bar: Bar, system_name: str = "") -> JudgedBar:
     factor = float(traits.bus_factor(ranks * bar.nodes)) if bar.quantity == BUS else 1.0
     size = bar.size or _LARGE
     block = size // (ranks * bar.nodes) if bar.pattern == "alltoall" else size
-    limit = _limit(system, bar, ranks, block)
-    if limit is None:
+    found = nominal(system, bar.transport, bar.pattern, ranks, block, bar.nodes)
+    if found is None:
         between = f" between {bar.nodes} nodes" if bar.nodes > 1 else ""
         return JudgedBar(bar, "unknown", f"the description of {system.name} sets no limit{between}")
-    left = _left(system, bar)
-    usual, source = _usual(system, bar, ranks, block)
+    kind, limit, rule = found
+    usual, source = _usual(system, bar, ranks, block, kind, limit)
     usual = None if usual is None else usual * factor
-    return _judged(bar, limit[0] * factor, limit[1], left, usual, source)
+    return _judged(bar, limit * factor, rule, _left(system, bar), usual, source)
 
 
 def _judged(bar: Bar, limit: float, rule: str, left: float, usual: float | None, source: str) -> JudgedBar:
@@ -104,11 +104,6 @@ def _rate(bar: Bar, value: float) -> str:
     return f"{value * 8 / 1e9:.3g} Gb/s" if bar.quantity == PORT else f"{value / 1e9:.3g} GB/s"
 
 
-def _limit(system: System, bar: Bar, ranks: int, size: int) -> tuple[float, str] | None:
-    found = nominal(system, bar.transport, bar.pattern, ranks, size, nodes=bar.nodes)
-    return None if found is None else (found[1], found[2])
-
-
 def _left(system: System, bar: Bar) -> float:
     """What share a machine keeps with a link of the first device dead, or a NIC: all carry as much of a collective."""
     traits = PATTERNS[bar.pattern]
@@ -126,20 +121,17 @@ def _left(system: System, bar: Bar) -> float:
     return 1 - 1 / max(1, sum(link.count for link in own))
 
 
-def _usual(system: System, bar: Bar, ranks: int, size: int) -> tuple[float | None, str]:
+def _usual(system: System, bar: Bar, ranks: int, size: int, kind: str, limit: float) -> tuple[float | None, str]:
     """The lowest healthy measurement of this class that a share is known of, as goodput in B/s, and whose it is."""
-    found = nominal(system, bar.transport, bar.pattern, ranks, size, nodes=bar.nodes)
-    if found is None:
-        return None, ""
     entry = lowest_healthy(
         one
         for one in system.accepted
         for end in ("sender", "receiver")
         if one.fits(bar.transport, bar.pattern, size, ranks, nodes=bar.nodes, initiator=end)
-        and (one.pattern == bar.pattern if PATTERNS[bar.pattern].collective else one.kind == found[0])
+        and (one.pattern == bar.pattern if PATTERNS[bar.pattern].collective else one.kind == kind)
     )
     if entry is not None:
-        return found[1] * entry.share.value, entry.share.source
+        return limit * entry.share.value, entry.share.source
     if bar.nodes > 1:
         return None, ""
     case = {"pattern": bar.pattern, "transport": bar.transport, "devices": range(ranks), "size": size}

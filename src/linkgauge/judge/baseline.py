@@ -16,7 +16,6 @@ import numpy as np
 import scipy
 
 from linkgauge.errors import UsageError
-from linkgauge.findings.facts import Facts
 from linkgauge.findings.measure import Measure
 from linkgauge.findings.naming import case_words
 from linkgauge.judge.left_out import left_out_keys
@@ -30,7 +29,7 @@ from linkgauge.stats.prediction import Prediction, predict
 
 FORMAT = "linkgauge-baseline"
 FORMAT_VERSION = 3  # 1, 2: of cases whose keys have the names of run folders before format 4
-_MARGIN = 0.01
+_LEVEL, _MARGIN = 0.05, 0.01
 _MAX_BYTES = 256 << 20
 Key = tuple[str, str]
 
@@ -146,15 +145,15 @@ def times_of(against: str) -> dict[Key, float]:
 
 
 def check_baseline(
-    subject: Subject, baseline: Baseline, level: float = 0.05, margin: float | None = None, by_ordinal: bool = False
+    subject: Subject, baseline: Baseline, margin: float | None = None, by_ordinal: bool = False
 ) -> tuple[list[Verdict], list[str], int]:
     """Judge a run against a baseline: verdicts, notes, and how many cases the baseline does not know.
 
     A case falls short if it is slower than a further run of the baseline would be (linkgauge.stats.prediction), with
-    the false-discovery rate over all cases at most `level`, and by `margin` or more (None: 1 %, on host devices where
-    it takes twice as long: five launches do not tell at which of its levels a sixth will lie); so does the run as a
-    whole, if its level lies beyond that of 199 of 200 further runs. Cases of the baseline that the run lacks could not
-    be judged, unless it left them out since its curves had ended: these are counted in a note.
+    the false-discovery rate over all cases at most 5 %, and by `margin` or more (None: 1 %, on host devices where it
+    takes twice as long: five launches do not tell at which of its levels a sixth will lie); so does the run as a whole,
+    if its level lies beyond that of 199 of 200 further runs. Cases of the baseline that the run lacks could not be
+    judged, unless it left them out since its curves had ended: these are counted in a note.
     """
     notes, renamed = match_devices(subject, baseline.hosts, baseline.uuids, by_ordinal)
     known = {}
@@ -165,7 +164,7 @@ def check_baseline(
             known[key] = measure
         else:
             unknown += 1
-    verdicts = _judged(subject, baseline, known, level, margin)
+    verdicts = _judged(subject, baseline, known, margin)
     left_out = left_out_keys(subject.facts.rows)
     spared = sum(key not in known and key[0] in left_out for key in baseline.cases)
     if spared:
@@ -182,9 +181,7 @@ def check_baseline(
     return verdicts, notes, unknown
 
 
-def _judged(
-    subject: Subject, baseline: Baseline, known: Mapping[Key, Measure], level: float, margin: float | None
-) -> list[Verdict]:
+def _judged(subject: Subject, baseline: Baseline, known: Mapping[Key, Measure], margin: float | None) -> list[Verdict]:
     if not known:
         return []
     entries = [baseline.cases[key] for key in known]
@@ -197,11 +194,12 @@ def _judged(
     found = predict(times, widths, mine, np.array([measure.half_width for measure in known.values()]))
     rates = false_discovery_rates(found.p_value)
     reaches = found.usual_level + scipy.special.stdtrit(found.freedom, 0.975) * found.deviation
-    margins = [_margin(subject.facts, measure.devices) if margin is None else margin for measure in known.values()]
+    margins = [(CORES_SLOWER if subject.facts.are_cores(measure.devices) else _MARGIN) if margin is None else margin
+               for measure in known.values()]  # fmt: skip
     verdicts = _level(subject, baseline, found, max(margins))
     for i, (key, measure) in enumerate(known.items()):
         slower, beyond = (math.expm1(float(x)) for x in (found.shift[i], found.shift[i] - found.usual_level))
-        short = bool(rates[i] <= level) and min(slower, beyond) >= margins[i]
+        short = bool(rates[i] <= _LEVEL) and min(slower, beyond) >= margins[i]
         usual = math.exp(float(found.center[i]))
         limit = usual * math.exp(float(reaches[i]))
         reason = f"{change(slower, 1)} against the middle of {len(entries[i].medians_ns)} runs"
@@ -218,11 +216,6 @@ def _judged(
             )
         )  # fmt: skip
     return verdicts
-
-
-def _margin(facts: Facts, devices: tuple[int, ...]) -> float:
-    """Return the least share of time added that counts where none is asked for."""
-    return CORES_SLOWER if facts.are_cores(devices) else _MARGIN
 
 
 def _level(subject: Subject, baseline: Baseline, found: Prediction, margin: float) -> list[Verdict]:

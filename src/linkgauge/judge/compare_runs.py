@@ -13,7 +13,6 @@ from linkgauge.judge.left_out import left_out_keys
 from linkgauge.model.case import Case
 from linkgauge.model.device_words import device_words
 from linkgauge.model.grouped import grouped
-from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.model.result import HEADLINE, Result
 from linkgauge.stats.attempts import counted
@@ -26,7 +25,7 @@ from linkgauge.stats.compare import (
     pool_repeats,
 )
 from linkgauge.stats.launches import device_noun, shown_transports
-from linkgauge.stats.match import Matched, Repeats, match_runs, repeats_of
+from linkgauge.stats.match import Matched, match_runs, repeats_of
 from linkgauge.store.schema import identity_of
 
 if TYPE_CHECKING:
@@ -100,7 +99,9 @@ def compare_runs(
     bootstrap: bool = False,
 ) -> RunComparison:
     """Compare the second run with the first. Shifts are of times: +0.03 is 3 % slower than the first."""
-    matched = match_runs(_repeats(first), _repeats(second), first.launched, second.launched)
+    from linkgauge.stats.summary import results_of
+
+    matched = match_runs(repeats_of(results_of(first)), repeats_of(results_of(second)), first.launched, second.launched)
     keys = list(matched.pairs)
     launches = second.launched
     shown, noun = shown_transports(launches), device_noun(launches)
@@ -162,12 +163,6 @@ def _left_out_notes(first: Run, second: Run, matched: Matched) -> list[str]:
     return notes
 
 
-def _repeats(run: Run) -> dict[tuple[str, str], Repeats]:
-    from linkgauge.stats.summary import results_of
-
-    return repeats_of(results_of(run))
-
-
 def _pools(
     keys: Sequence[tuple[str, str]],
     matched: Matched,
@@ -206,7 +201,7 @@ def _bootstraps(
     first: Run, second: Run, matched: Matched, keys: Sequence[tuple[str, str]]
 ) -> dict[tuple[str, str], Shift]:
     """Return the hierarchical bootstrap's shift of each case that both sides repeated, from the headline series."""
-    from linkgauge.stats.series import headline, one_node, run_blocks
+    from linkgauge.stats.series import headline_of, one_node, run_blocks
 
     held: list[dict[tuple[str, str], list[np.ndarray[Any, Any]]]] = [{}, {}]
     for side, run in enumerate((first, second)):
@@ -222,9 +217,7 @@ def _bootstraps(
             if key is None:
                 continue
             case = matched.pairs[key][side].row.case
-            measured = block.only(block.measured)
-            one_node_only = nodes.get(identity[1], True)
-            series, _ = headline(measured, PATTERNS[case.pattern], case.ranks, case.root, one_node_only, case.groups)
+            series, _ = headline_of(block.only(block.measured), case, nodes.get(identity[1], True))
             if series.size:
                 held[side].setdefault(key, []).append(series)
     return {

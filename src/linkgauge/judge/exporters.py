@@ -34,14 +34,13 @@ def as_json(checked: Checked, findings: Sequence[Finding]) -> str:
 
 def as_junit(checked: Checked) -> str:
     """Return verdicts as a JUnit file: one test case a verdict, what could not be judged as skipped."""
-    counts = {name: checked.count(name) for name in ("fail", "unknown")}
     suite = ElementTree.Element(
         "testsuite",
         name="linkgauge check",
         tests=str(len(checked.verdicts)),
-        failures=str(counts["fail"]),
+        failures=str(checked.count("fail")),
         errors="0",
-        skipped=str(counts["unknown"]),
+        skipped=str(checked.count("unknown")),
     )
     for verdict in checked.verdicts:
         case = ElementTree.SubElement(
@@ -61,35 +60,29 @@ def as_prometheus(checked: Checked, findings: Sequence[Finding]) -> str:
     """Return the textfile collector's format: what was measured and required, and what fell short."""
     lines: list[str] = []
 
-    def metric(name: str, kind: str, help_text: str, rows: Sequence[tuple[dict[str, str], float]]) -> None:
+    def metric(name: str, help_text: str, rows: Sequence[tuple[dict[str, str], float]]) -> None:
         if rows:
-            lines.append(f"# HELP {name} {help_text}")
-            lines.append(f"# TYPE {name} {kind}")
-            lines.extend(f"{name}{labels_text(labels)} {value:.10g}" for labels, value in dict(_unique(rows)).values())
+            series = {labels_text(labels): value for labels, value in rows}  # the format allows each once
+            lines.extend((f"# HELP {name} {help_text}", f"# TYPE {name} gauge"))
+            lines.extend(f"{name}{labels} {value:.10g}" for labels, value in series.items())
 
-    metric("linkgauge_check_exit_status", "gauge", "0 PASS, 1 FAIL, 3 UNKNOWN.",
-           [({}, float(checked.exit_status))])  # fmt: skip
+    metric("linkgauge_check_exit_status", "0 PASS, 1 FAIL, 3 UNKNOWN.", [({}, float(checked.exit_status))])
     rows = [({"outcome": name}, float(checked.count(name))) for name in ("pass", "fail", "unknown")]
-    metric("linkgauge_check_verdicts", "gauge", "Requirements by outcome.", rows)
+    metric("linkgauge_check_verdicts", "Requirements by outcome.", rows)
     rated = [v for v in checked.verdicts if v.unit == "B/s" and v.measured is not None and v.case_key]
     timed = [v for v in checked.verdicts if v.unit == "ns" and v.measured is not None and v.case_key]
-    metric("linkgauge_case_goodput_bytes_per_second", "gauge", "Median goodput of a case.",
-           [(_case(v), v.measured or 0.0) for v in rated])  # fmt: skip
-    metric("linkgauge_case_required_bytes_per_second", "gauge", "Goodput that is required of it.",
-           [(_case(v), v.required or 0.0) for v in rated])  # fmt: skip
-    metric("linkgauge_case_time_seconds", "gauge", "Median time of a case without goodput.",
-           [(_case(v), (v.measured or 0.0) / 1e9) for v in timed])  # fmt: skip
-    metric("linkgauge_case_failed", "gauge", "1 for each case that fails its requirement.",
-           [(_case(v), 1.0) for v in checked.verdicts if v.outcome == "fail" and v.case_key])  # fmt: skip
+    failed = [v for v in checked.verdicts if v.outcome == "fail" and v.case_key]
+    for name, help_text, cases in (
+        ("goodput_bytes_per_second", "Median goodput of a case.", [(v, v.measured or 0.0) for v in rated]),
+        ("required_bytes_per_second", "Goodput that is required of it.", [(v, v.required or 0.0) for v in rated]),
+        ("time_seconds", "Median time of a case without goodput.", [(v, (v.measured or 0.0) / 1e9) for v in timed]),
+        ("failed", "1 for each case that fails its requirement.", [(v, 1.0) for v in failed]),
+    ):
+        metric(f"linkgauge_case_{name}", help_text, [(_case(verdict), value) for verdict, value in cases])
     alarms = [f for f in findings if f.severity != "note"]
-    metric("linkgauge_finding", "gauge", "1 for each finding that is no note.",
+    metric("linkgauge_finding", "1 for each finding that is no note.",
            [({"rule": f.rule, "severity": f.severity, "subject": f.subject}, 1.0) for f in alarms])  # fmt: skip
     return "\n".join(lines) + "\n"
-
-
-def _unique(rows: Sequence[tuple[dict[str, str], float]]) -> list[tuple[str, tuple[dict[str, str], float]]]:
-    """Key rows by their labels: the format allows each series once."""
-    return [(labels_text(labels), (labels, value)) for labels, value in rows]
 
 
 def _case(verdict: Verdict) -> dict[str, str]:
@@ -98,10 +91,6 @@ def _case(verdict: Verdict) -> dict[str, str]:
 
 def labels_text(labels: dict[str, str]) -> str:
     """Return labels as they stand behind a metric's name; empty for none."""
-    if not labels:
-        return ""
-    parts = []
-    for name, value in labels.items():
-        text = clean_line(value).replace("\\", "\\\\").replace('"', '\\"')
-        parts.append(f'{name}="{text}"')
-    return "{" + ",".join(parts) + "}"
+    escaped = {name: clean_line(value).replace("\\", "\\\\").replace('"', '\\"') for name, value in labels.items()}
+    text = ",".join(f'{name}="{value}"' for name, value in escaped.items())
+    return f"{{{text}}}" if labels else ""

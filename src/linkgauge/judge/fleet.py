@@ -13,6 +13,7 @@ from linkgauge.judge.standing import LEAST_NODES, LEAST_SCALE, Standing
 from linkgauge.judge.subjects import Subject
 from linkgauge.judge.verdicts import Verdict
 from linkgauge.model.device_words import device_words
+from linkgauge.model.grouped import grouped
 from linkgauge.model.quantity import change
 from linkgauge.stats.basics import robust_scale
 
@@ -83,9 +84,8 @@ def moments(subjects: Sequence[Subject], known_ns: Mapping[tuple[str, str], floa
     `known_ns`: by case key and launch key the time in ns of a baseline. Where it is empty, a host's runs are held
     against its first, and hosts of one run are left out. A run's share is the median over the cases that both have.
     """
-    by_host: dict[str, list[Subject]] = {}
-    for subject in sorted(subjects, key=lambda one: str(one.facts.info.get("start") or "")):
-        by_host.setdefault(subject.host or subject.name, []).append(subject)
+    in_order = sorted(subjects, key=lambda one: str(one.facts.info.get("start") or ""))
+    by_host = grouped((subject.host or subject.name, subject) for subject in in_order)
     found = []
     for host, runs in by_host.items():
         reference = known_ns or (times_ns(runs[0]) if len(runs) > 1 else {})
@@ -104,10 +104,7 @@ def times_ns(subject: Subject) -> dict[tuple[str, str], float]:
 
 def _excesses(subjects: Sequence[Subject]) -> list[_Excesses]:
     """Each run's cases against the middle of all runs that have them, of cases that four or more have."""
-    times: dict[tuple[str, str], list[float]] = {}
-    for subject in subjects:
-        for key, ns in times_ns(subject).items():
-            times.setdefault(key, []).append(math.log(ns))
+    times = grouped((key, math.log(ns)) for subject in subjects for key, ns in times_ns(subject).items())
     middle = {key: float(np.median(values)) for key, values in times.items() if len(values) >= LEAST_NODES}
     nodes = [_Excesses() for _ in subjects]
     for subject, node in zip(subjects, nodes, strict=True):

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from linkgauge.errors import UsageError, nearest
 from linkgauge.judge.standing import DEVIATIONS, LEAST_NODES, LEAST_SCALE, LEAST_SHARE, Standing
+from linkgauge.model.grouped import grouped
 from linkgauge.stats.basics import Floats, robust_scale
 
 if TYPE_CHECKING:
@@ -181,9 +182,8 @@ def shifts_of_kinds(database: DuckDBPyConnection, detect: float) -> dict[str, Sh
     levels, heat = _numbers(rows, "level"), _numbers(rows, "temperature")
     found: dict[str, Shifts] = {}
     for kind in dict.fromkeys(rows["kind"]):
-        places: dict[tuple[str, str], list[int]] = {}
-        for at in np.flatnonzero(rows["kind"] == kind):
-            places.setdefault((rows["node"][at], rows["machine"][at]), []).append(int(at))
+        own = np.flatnonzero(rows["kind"] == kind).tolist()
+        places = grouped(((rows["node"][at], rows["machine"][at]), at) for at in own)
         if len(places) < LEAST_NODES:
             continue
         shape = max(map(len, places.values())), len(places)

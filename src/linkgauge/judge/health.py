@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
@@ -102,10 +103,7 @@ def known_of(history: History, host: str, infos: Sequence[Mapping[str, object]],
 
 
 def _table(runs: Sequence[Mapping[Key, float]], source: str) -> Known:
-    counts: dict[Key, int] = {}
-    for run in runs:
-        for key in run:
-            counts[key] = counts.get(key, 0) + 1
+    counts = Counter(key for run in runs for key in run)
     keys = tuple(key for key, count in counts.items() if count >= LEAST_REPEATS)
     if not keys:
         return Known()

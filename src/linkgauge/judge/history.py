@@ -40,7 +40,44 @@ def add(history: History, subject: Subject) -> tuple[list[str], int]:
 
 def rows_of_run(subject: Subject) -> Iterator[dict[str, Cell]]:
     """Yield a row for each undisturbed measure of a run, in their order. UsageError where its date is not known."""
-    return _rows(subject.facts, int(_end_of(subject).timestamp() * 1000), run_id(subject))
+    facts = subject.facts
+    of_host = grouped((device.host, device) for device in facts.devices.values())
+    kinds = {host: kind_of(one.device_name or one.device_kind for one in devices) for host, devices in of_host.items()}
+    machines = {host: lowest(one.device_uuid for one in devices) for host, devices in of_host.items()}
+    switches = stored_switches(facts.info) if len(of_host) > 1 else None
+    end_ms = int(_end_of(subject).timestamp() * 1000)
+    common = {"run": run_id(subject), "run_end_ms": end_ms, **_facts_of(facts)}
+    for measure in facts.undisturbed.measures:
+        hosts = list(dict.fromkeys(place.node for place in facts.places(measure))) or [next(iter(of_host), "")]
+        several = len(hosts) > 1
+        ordinals = set(facts.ordinals(measure))
+        devices = [facts.devices[number] for number in dict.fromkeys(measure.devices) if number in facts.devices]
+        above = switches.above.get(hosts[0], ()) if switches is not None else ()
+        case = measure.case
+        if several:
+            order = {device: place for place, device in enumerate(dict.fromkeys(case.devices))}
+            case = case.on_devices(order.__getitem__)
+        yield common | {
+            "kind": kinds.get(hosts[0], "unknown"),
+            "node": hosts[0],
+            "machine": machines.get(hosts[0], ""),
+            "others": ",".join(hosts[1:]) or None,
+            "part": _part(facts, measure, several),
+            "rail": f"rail {min(ordinals)}" if several and len(ordinals) == 1 else None,
+            "switch": above[0] if several and above else None,
+            "uuids": ",".join(one.device_uuid for one in devices) or None,
+            "firmware": ",".join(sorted({one.device_vbios for one in devices if one.device_vbios})) or None,
+            "case_key": case.case_key,
+            "launch_key": measure.launch_key,
+            "task": task_words(measure),
+            "pattern": measure.pattern,
+            "transport": measure.transport,
+            "size": measure.size,
+            "devices": ",".join(map(str, measure.devices)),
+            "time_ns": measure.time_ns,
+            "goodput_bytes": _bytes_of(measure.goodput, measure.time_ns),
+            "busbw_bytes": _bytes_of(measure.bus, measure.time_ns),
+        }
 
 
 def run_id(subject: Subject) -> str:
@@ -71,46 +108,6 @@ def kind_of(names: Iterable[str]) -> str:
 def lowest(uuids: Iterable[str]) -> str:
     """Return the UUID by which a history tells machines of one name apart; empty where none is known."""
     return min(filter(None, uuids), default="")
-
-
-def _rows(facts: Facts, end_ms: int, run: str) -> Iterator[dict[str, Cell]]:
-    of_host = grouped((device.host, device) for device in facts.devices.values())
-    kinds = {host: kind_of(one.device_name or one.device_kind for one in devices) for host, devices in of_host.items()}
-    machines = {host: lowest(one.device_uuid for one in devices) for host, devices in of_host.items()}
-    switches = stored_switches(facts.info) if len(of_host) > 1 else None
-    common = {"run": run, "run_end_ms": end_ms, **_facts_of(facts)}
-    for measure in facts.undisturbed.measures:
-        hosts = list(dict.fromkeys(place.node for place in facts.places(measure))) or [next(iter(of_host), "")]
-        several = len(hosts) > 1
-        ordinals = set(facts.ordinals(measure))
-        devices = [facts.devices[number] for number in dict.fromkeys(measure.devices) if number in facts.devices]
-        above = switches.above.get(hosts[0], ()) if switches is not None else ()
-        case = measure.case
-        if several:
-            order = {device: place for place, device in enumerate(dict.fromkeys(case.devices))}
-            case = case.on_devices(lambda device: order[device])  # noqa: B023 - called here
-        goodput, bus = measure.goodput, measure.bus
-        yield common | {
-            "kind": kinds.get(hosts[0], "unknown"),
-            "node": hosts[0],
-            "machine": machines.get(hosts[0], ""),
-            "others": ",".join(hosts[1:]) or None,
-            "part": _part(facts, measure, several),
-            "rail": f"rail {min(ordinals)}" if several and len(ordinals) == 1 else None,
-            "switch": above[0] if several and above else None,
-            "uuids": ",".join(one.device_uuid for one in devices) or None,
-            "firmware": ",".join(sorted({one.device_vbios for one in devices if one.device_vbios})) or None,
-            "case_key": case.case_key,
-            "launch_key": measure.launch_key,
-            "task": task_words(measure),
-            "pattern": measure.pattern,
-            "transport": measure.transport,
-            "size": measure.size,
-            "devices": ",".join(map(str, measure.devices)),
-            "time_ns": measure.time_ns,
-            "goodput_bytes": _bytes_of(goodput, measure.time_ns),
-            "busbw_bytes": _bytes_of(bus, measure.time_ns),
-        }
 
 
 def _bytes_of(rate: float | None, time_ns: float) -> float | None:

@@ -54,9 +54,9 @@ def _of_run(subject: Subject, findings: Sequence[Finding], unobserved: int) -> I
     for name, group in (("pair", PAIRS), ("host_link", HOST_COPIES)):
         for pattern in sorted({one.pattern for one in rated if group_of(one.pattern, one.devices) == group}):
             best = _best((one for one in rated if one.pattern == pattern), lambda one: one.devices)
-            family = f"linkgauge_{name}_goodput_bytes_per_second"
-            yield family, {"pattern": pattern, "statistic": "min"}, min(best.values())
-            yield family, {"pattern": pattern, "statistic": "median"}, statistics.median(best.values())
+            for statistic, value in (("min", min(best.values())), ("median", statistics.median(best.values()))):
+                labels = {"pattern": pattern, "statistic": statistic}
+                yield f"linkgauge_{name}_goodput_bytes_per_second", labels, value
     whole = [one for one in rated if group_of(one.pattern, one.devices) == COLLECTIVES
              and PATTERNS[one.pattern].algorithm_factor is not None]  # fmt: skip
     for pattern in sorted({one.pattern for one in whole}):

@@ -71,12 +71,8 @@ def check_system(
         reason = f"{percent(one.goodput / one.nominal)} of {rate_text(one.nominal)} (nominal){bus}; {seen}"
         outcome: Outcome = "fail" if one.short else "pass"
         most = best.goodput or 0.0
-        if (
-            one.short
-            and one.goodput < _ODD * most
-            and most >= one.required
-            and not PATTERNS[measure.pattern].collective
-        ):
+        odd = one.goodput < _ODD * most and most >= one.required
+        if one.short and odd and not PATTERNS[measure.pattern].collective:
             outcome = "unknown"
             reason += f"; the path reached {rate_text(most)} at {format_bytes(best.size)}: measure again"
         if wrong := wrong_system(subject.facts, one.goodput / (1 + measure.half_width) / one.nominal, system):
@@ -93,13 +89,12 @@ def check_system(
     verdicts += [*by_limits, *failed_verdicts(subject, system.name)]
     without -= len(by_limits)
     found = None if subject.facts.system is None else like(subject.facts.system, system)
-    if found is not None:
-        notes = [f"{', '.join(found.differences)}."] if found.differences else []
-    elif subject.facts.system is not None:
-        notes = [f"This machine is not of the kind of {system.name}; where it is joined otherwise its own links count."]
-    else:
-        notes = []
-    return verdicts, [*taken, *notes], without
+    if found is not None and found.differences:
+        taken.append(f"{', '.join(found.differences)}.")
+    elif found is None and subject.facts.system is not None:
+        words = f"This machine is not of the kind of {system.name}; where it is joined otherwise its own links count."
+        taken.append(words)
+    return verdicts, taken, without
 
 
 def finding_verdict(name: str, finding: Finding, source: str, subject: Subject) -> Verdict:

@@ -21,6 +21,7 @@ from linkgauge.findings.naming import case_words, task_words
 from linkgauge.judge.subjects import Subject
 from linkgauge.judge.verdicts import Outcome, Verdict
 from linkgauge.model.device_words import device_words
+from linkgauge.model.grouped import grouped
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import change, percent
 from linkgauge.model.quantity import format_bytes as size_text
@@ -120,13 +121,11 @@ def _way_rate(facts: Facts, measure: Measure) -> float | None:
 
 
 def _standing(facts: Facts, cases: Sequence[Mapping[Members, Measure]]) -> ClassStanding:
-    excesses: dict[Members, list[float]] = {}
-    widths: dict[Members, list[float]] = {}
-    for case in cases:
-        level = float(np.quantile([math.log(m.time_ns) for m in case.values()], 0.25))
-        for devices, measure in case.items():
-            excesses.setdefault(devices, []).append(math.log(measure.time_ns) - level)
-            widths.setdefault(devices, []).append(min(1.0, measure.half_width))
+    levels = [float(np.quantile([math.log(m.time_ns) for m in case.values()], 0.25)) for case in cases]
+    excesses = grouped((devices, math.log(measure.time_ns) - level)
+                       for case, level in zip(cases, levels, strict=True)
+                       for devices, measure in case.items())  # fmt: skip
+    widths = grouped((devices, min(1.0, one.half_width)) for case in cases for devices, one in case.items())
     standings = [
         Standing(devices, tuple(found), _half_width(found, widths[devices])) for devices, found in excesses.items()
     ]
@@ -205,12 +204,8 @@ def check_siblings(subject: Subject) -> list[Verdict]:
             devices = tuple(sorted({device for s in slow.members for device in s.devices}))
             count = len(slow.members[0].excesses)
             reason = f"its cases take {change(slow.share)} against those of {one.name} ({_cases(count)} each)"
-            shortfall = slow.share / (1 + slow.share)
-            verdicts.append(
-                subject.verdict(
-                    "fail", slow.name, reason, SIBLINGS, devices=devices, shortfall=shortfall, check=one.name
-                )
-            )  # fmt: skip
+            verdicts.append(subject.verdict("fail", slow.name, reason, SIBLINGS, devices=devices, check=one.name,
+                                            shortfall=slow.share / (1 + slow.share)))  # fmt: skip
     return verdicts
 
 
@@ -247,10 +242,7 @@ def check_limits(subject: Subject) -> list[Verdict]:
     for measures in ways.values():
         size = max(m.size for m in measures)
         full = [m for m in measures if m.size == size]
-        shares = [((m.goodput or 0.0) / bound, m, bound) for m in full if (bound := _bound(facts, m))]
-        best: dict[str, list[tuple[float, Measure, float]]] = {}
-        for share, measure, bound in shares:
-            best.setdefault(measure.label, []).append((share, measure, bound))
+        best = grouped((m.label, ((m.goodput or 0.0) / bound, m, bound)) for m in full if (bound := _bound(facts, m)))
         if not best:
             continue
         found = max(best.values(), key=lambda items: float(np.median([share for share, _, _ in items])))

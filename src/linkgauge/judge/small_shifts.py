@@ -67,10 +67,10 @@ class Shifts:
         return sum(one.shift.verdict == "cannot tell" for one in self.named)
 
 
-def began(run: Run) -> float:
-    """When a run began, in seconds; 0 where it does not say."""
+def began(run: Run, which: str = "start") -> float:
+    """When a run began, or its `end`, in seconds; 0 where it does not say."""
     try:
-        return datetime.fromisoformat(str(run.info.get("start"))).timestamp()
+        return datetime.fromisoformat(str(run.info.get(which))).timestamp()
     except ValueError:
         return 0.0
 
@@ -201,13 +201,7 @@ def middle(values: Sequence[float]) -> float:
 
 def _round_s(runs: Sequence[Run], rounds: int) -> float:
     """The time from one round to the next in seconds, all sides or nodes included; 0 where the runs do not tell."""
-    ends = []
-    for run in runs:
-        try:
-            ends.append(datetime.fromisoformat(str(run.info.get("end"))).timestamp())
-        except ValueError:
-            continue
-    starts = [moment for run in runs if (moment := began(run))]
+    starts, ends = ([moment for run in runs if (moment := began(run, which))] for which in ("start", "end"))
     return max(0.0, max(ends) - min(starts)) / rounds if ends and starts and rounds else 0.0
 
 

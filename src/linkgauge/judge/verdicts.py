@@ -67,13 +67,9 @@ class Checked:
         not_measured: Sequence[str] = (),
     ) -> Checked:
         """Order the verdicts: what falls short by how far, then what could not be judged, then what holds."""
-        order = {"fail": 0, "unknown": 1, "pass": 2}
-        return cls(
-            tuple(sorted(verdicts, key=lambda v: (order[v.outcome], -v.shortfall, v.run, v.what))),
-            unrequired,
-            tuple(notes),
-            tuple(not_measured),
-        )
+        order = ("fail", "unknown", "pass")
+        ordered = sorted(verdicts, key=lambda v: (order.index(v.outcome), -v.shortfall, v.run, v.what))
+        return cls(tuple(ordered), unrequired, tuple(notes), tuple(not_measured))
 
     def count(self, outcome: Outcome) -> int:
         """Return how many verdicts have this outcome."""

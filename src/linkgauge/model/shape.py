@@ -271,6 +271,15 @@ def _name(name: Any, at: str) -> str:
     return name if name.isascii() and name.isprintable() else text(name, f"a name in {at}")
 
 
+def frozen(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """A table that was read, as dataclasses keep it: tuples in place of its lists, at any depth of these."""
+
+    def kept(value: Any) -> Any:
+        return tuple(map(kept, value)) if isinstance(value, list) else value
+
+    return {name: kept(value) for name, value in entry.items()}
+
+
 def checked(value: Any, shape: Shape, where: str, error: type[UsageError] = UsageError) -> Any:
     """What the shape makes of a value; `error`, beginning with `where`, if it is of another."""
     try:

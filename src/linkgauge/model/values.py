@@ -20,7 +20,8 @@ from linkgauge.model.shape import parsed_tables
 from linkgauge.model.worded import App, ServiceClass, Worded
 
 Value = int | float | str | bool | tuple[int, ...] | Worded
-Parse = Callable[[Any], tuple[Value, ...]]  # one item of a list, or one flag's text, to one or more values
+Read = Callable[[Any], tuple[Value, ...] | None]
+"""One item of a list, or one flag's text, to one or more values; None where it is none. UsageError says more."""
 
 
 class WrongValueError(Exception):
@@ -34,15 +35,27 @@ _LONGEST_METAVAR = 40
 class Values:
     """The values that a dimension can take.
 
-    `parse` turns one written item into values; a flag's comma-separated text is one item for sizes, several for the
-    rest (`splits`). `expected` completes the sentence "expected ...". `metavar` stands for a value in the help.
+    `read` turns one written item into values; a flag's comma-separated text is one item for sizes, several for the
+    rest (`splits`). `expected` completes the sentence "expected ...", `limits` says more where that is an error's.
+    `metavar` stands for a value in the help.
     """
 
-    parse: Parse
+    read: Read
     expected: str
     choices: tuple[str, ...] = ()
     splits: bool = True
     metavar: str = "NAME"
+    limits: str = ""
+
+    def parse(self, item: Any) -> tuple[Value, ...]:
+        """The values of a written item; WrongValueError."""
+        try:
+            values = self.read(item)
+        except UsageError as error:
+            raise WrongValueError(str(error)) from None
+        if values is None:
+            raise WrongValueError(f"wrong value {shown(item)}: expected {self.expected}{self.limits}")
+        return values
 
 
 def shown(value: object) -> str:
@@ -66,7 +79,7 @@ def one_of(
     """
     told = ", ".join(named or choices)
 
-    def parse(item: Any) -> tuple[Value, ...]:
+    def read(item: Any) -> tuple[Value, ...]:
         if blank and item in ("", blank):
             return ("",)
         word = aliases.get(item, item) if isinstance(item, str) else ""
@@ -76,7 +89,7 @@ def one_of(
 
     listed = "|".join(choices)
     metavar = listed if len(listed) <= _LONGEST_METAVAR else "NAME"
-    return Values(parse, f"one of {told}", tuple(choices), metavar=metavar)
+    return Values(read, f"one of {told}", tuple(choices), metavar=metavar)
 
 
 def one_of_or_all(
@@ -94,7 +107,7 @@ def one_of_or_all(
     joined = {name.replace("_", ""): name for name in choices}
     told = ", ".join(named or choices)
 
-    def parse(item: Any) -> tuple[Value, ...]:
+    def read(item: Any) -> tuple[Value, ...]:
         if item == "all":
             return tuple(choice for choice in choices if choice not in only_by_name)
         if not isinstance(item, str):
@@ -106,36 +119,32 @@ def one_of_or_all(
             raise WrongValueError(f"unknown {what} {shown(item)}{near}: expected all or one of {told}")
         return (found,)
 
-    return Values(parse, f"all or one of {told}", tuple(choices), metavar="NAMES")
+    return Values(read, f"all or one of {told}", tuple(choices), metavar="NAMES")
 
 
 def count(minimum: int, maximum: int = 2**31 - 1, expected: str = "") -> Values:
     """A whole number; `expected` says of what."""
-    limit = f"of at least {minimum}" if maximum == 2**31 - 1 else f"from {minimum} to {maximum}"
+    limits = f" of at least {minimum}" if maximum == 2**31 - 1 else f" from {minimum} to {maximum}"
 
-    def parse(item: Any) -> tuple[Value, ...]:
+    def read(item: Any) -> tuple[Value, ...] | None:
         number = item
         if isinstance(item, str):
             try:
                 number = int(item)
             except ValueError:
-                number = None
-        if isinstance(number, bool) or not isinstance(number, int) or not minimum <= number <= maximum:
-            raise WrongValueError(f"wrong value {shown(item)}: expected {expected or f'a whole number {limit}'}")
-        return (number,)
+                return None
+        whole = isinstance(number, int) and not isinstance(number, bool)
+        return (number,) if whole and minimum <= number <= maximum else None
 
-    return Values(parse, expected or "a whole number", metavar="NUMBER")
+    return Values(read, expected or "a whole number", metavar="NUMBER", limits="" if expected else limits)
 
 
 _FLAG_WORDS = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
 
 
-def _flag(item: Any) -> tuple[Value, ...]:
-    if isinstance(item, bool):
-        return (item,)
-    if isinstance(item, str) and item.lower() in _FLAG_WORDS:
-        return (_FLAG_WORDS[item.lower()],)
-    raise WrongValueError(f"wrong value {shown(item)}: expected yes or no")
+def _flag(item: Any) -> tuple[Value, ...] | None:
+    found = _FLAG_WORDS.get(item.lower()) if isinstance(item, str) else item
+    return (found,) if isinstance(found, bool) else None
 
 
 YES_OR_NO = Values(_flag, "yes or no", metavar="yes|no")
@@ -143,45 +152,41 @@ YES_OR_NO = Values(_flag, "yes or no", metavar="yes|no")
 
 def number_in(low: float, high: float) -> Values:
     """A number above `low`, up to `high`."""
-    expected = f"a number above {low:g} and up to {high:g}"
 
-    def parse(item: Any) -> tuple[Value, ...]:
+    def read(item: Any) -> tuple[Value, ...] | None:
+        if isinstance(item, bool) or not isinstance(item, (str, int, float)):
+            return None
         try:
-            number = float(item) if isinstance(item, (str, int, float)) and not isinstance(item, bool) else None
+            number = float(item)
         except (ValueError, OverflowError):
-            number = None
-        if number is None or not low < number <= high:
-            raise WrongValueError(f"wrong value {shown(item)}: expected {expected}")
-        return (number,)
+            return None
+        return (number,) if low < number <= high else None
 
-    return Values(parse, expected, metavar="NUMBER")
+    return Values(read, f"a number above {low:g} and up to {high:g}", metavar="NUMBER")
 
 
-def _quantity(parse_text: Callable[[str], Any], minimum: int, maximum: int, expected: str) -> Parse:
+def _quantity(parse_text: Callable[[str], Any], minimum: int, maximum: int, expected: str) -> Read:
     """A size or a time: text with a unit, or (in TOML) a whole number of bytes or nanoseconds."""
 
-    def parse(item: Any) -> tuple[Value, ...]:
+    def read(item: Any) -> tuple[Value, ...] | None:
         if isinstance(item, bool) or not isinstance(item, (str, int)):
-            raise WrongValueError(f"wrong value {shown(item)}: expected {expected}")
-        try:
-            parsed = parse_text(item) if isinstance(item, str) else item
-        except UsageError as error:
-            raise WrongValueError(str(error)) from None
+            return None
+        parsed = parse_text(item) if isinstance(item, str) else item
         values = parsed if isinstance(parsed, tuple) else (parsed,)
         if any(not minimum <= value <= maximum for value in values):
             raise WrongValueError(f"wrong value {shown(item)}: expected {minimum} to {maximum}; {expected}")
         return values
 
-    return parse
+    return read
 
 
 def _duration_or_ns(text: str) -> int:
     return int(text) if text.isdecimal() and len(text) <= 40 else quantity.parse_duration(text)
 
 
-def _word(item: Any) -> tuple[Value, ...]:
+def _word(item: Any) -> tuple[Value, ...] | None:
     if not isinstance(item, str) or any(ch.isspace() or not ch.isprintable() for ch in item) or len(item) > 64:
-        raise WrongValueError(f"wrong value {shown(item)}: expected a word")
+        return None
     return ("" if item == "default" else item,)
 
 
@@ -202,20 +207,17 @@ def time_ns(minimum: int = 0) -> Values:
 
 
 EACH, FINAL = "each", "final"
-_VERIFY_EXPECTED = "final, each, or how many untimed operations more"
 
 
-def _verify(item: Any) -> tuple[Value, ...]:
+def _verify(item: Any) -> tuple[Value, ...] | None:
     """A word, or a number as text."""
     if item in (EACH, FINAL):
         return (item,)
-    try:
-        return tuple(str(number) for number in count(1, 1_000_000_000).parse(item))
-    except WrongValueError:
-        raise WrongValueError(f"wrong value {shown(item)}: expected {_VERIFY_EXPECTED}") from None
+    numbers = count(1, 1_000_000_000).read(item)
+    return None if numbers is None else (str(numbers[0]),)
 
 
-VERIFY = Values(_verify, _VERIFY_EXPECTED, metavar="final|each|N")
+VERIFY = Values(_verify, "final, each, or how many untimed operations more", metavar="final|each|N")
 OTHERS = -2
 """In source_device and target_device: each device but those of the case, by turns."""
 _DEVICE_WORDS = {"own": -1, "others": OTHERS}
@@ -229,25 +231,22 @@ FILE = "file:"
 _LONGEST_DISTRIBUTION = 1 << 16  # the rows of 100 ranks and more
 
 
-def _distribution(item: Any) -> tuple[Value, ...]:
+def _distribution(item: Any) -> tuple[Value, ...] | None:
     """Words, or rows of a traffic matrix as text: `0,3;1,0`. A file's rows are lines, numbers apart by , or space.
 
     What they mean for so many ranks is the pattern's to say (core/traffic/distribution.h).
     """
     if not isinstance(item, str):
-        raise WrongValueError(f"wrong value {shown(item)}: expected {_DISTRIBUTION_EXPECTED}")
+        return None
     if item.startswith(FILE):
         path = item[len(FILE) :]
-        try:
-            text = read_file(path, _LONGEST_DISTRIBUTION, "a traffic matrix").decode(errors="replace")
-        except UsageError as error:
-            raise WrongValueError(str(error)) from None
+        text = read_file(path, _LONGEST_DISTRIBUTION, "a traffic matrix").decode(errors="replace")
         rows = [",".join(line.replace(",", " ").split()) for line in text.splitlines() if line.strip()]
         if any(not number.isdecimal() for row in rows for number in row.split(",")):
             raise WrongValueError(f"{path} is no traffic matrix: expected rows of whole numbers, as many as ranks")
         item = ";".join(rows)
     if len(item) > _LONGEST_DISTRIBUTION or any(ch.isspace() or not ch.isprintable() for ch in item):
-        raise WrongValueError(f"wrong value {shown(item)}: expected {_DISTRIBUTION_EXPECTED}")
+        return None
     return ("" if item in ("default", "uniform") else item,)
 
 
@@ -262,16 +261,16 @@ def shift_of(distribution: str) -> int | None:
     return int(match[1]) if match else None
 
 
-_DISTRIBUTION_EXPECTED = (
-    "uniform, zipf:1.2, blocks:2, moe:64:8, rows as 0,3;1,0, file:PATH, a grid as 2x2 or ring, shift:2 or shift:each"
+DISTRIBUTION = Values(
+    _distribution,
+    "uniform, zipf:1.2, blocks:2, moe:64:8, rows as 0,3;1,0, file:PATH, a grid as 2x2 or ring, shift:2 or shift:each",
+    splits=False,
 )
-DISTRIBUTION = Values(_distribution, _DISTRIBUTION_EXPECTED, splits=False)
 DEVICE = Values(_device, "own, others or a device", metavar="own|others|NUMBER")
 DEVICE_OR_NONE = count(-1, expected="a device's number, as 2, or -1 for none")
-_CORES_EXPECTED = "cores such as 0-3,8"
 
 
-def _cores(item: Any) -> tuple[Value, ...]:
+def _cores(item: Any) -> tuple[Value, ...] | None:
     """A list of cores, as text; which are there is for the core to say."""
     text = str(item) if type(item) is int else item
     if (
@@ -280,63 +279,62 @@ def _cores(item: Any) -> tuple[Value, ...]:
         or not re.fullmatch(r"([0-9]{1,5}(-[0-9]{1,5})?(,|$))*", text)
         or any(int(first) > int(last) for first, last in re.findall(r"(\d+)-(\d+)", text))
     ):
-        raise WrongValueError(f"wrong value {shown(item)}: expected {_CORES_EXPECTED}")
+        return None
     return (text.rstrip(","),)
 
 
-CORES = Values(_cores, _CORES_EXPECTED, splits=False, metavar="CORES")
+CORES = Values(_cores, "cores such as 0-3,8", splits=False, metavar="CORES")
 SLINGSHOT_CLASSES = ("dedicated_access", "low_latency", "bulk_data", "best_effort")
 MOST_LEVEL, MOST_DSCP = 15, 63
-_CLASS_EXPECTED = (
-    f"default, a service level 0 to {MOST_LEVEL}, dscp:0 to dscp:{MOST_DSCP}, or Slingshot's "
-    f"{', '.join(SLINGSHOT_CLASSES)}"
-)
 
 
-def _service_class(item: Any) -> tuple[Value, ...]:
+def _service_class(item: Any) -> tuple[Value, ...] | None:
     """A service level, a DSCP or a traffic class; what libraries are told is plan/library_settings.py's."""
     text = str(item) if type(item) is int else item
     if text in ("", "default"):
         return (ServiceClass(),)
     found = ServiceClass.of_text(text) if isinstance(text, str) else ServiceClass()
     number, most = (found.level, MOST_LEVEL) if found.dscp is None else (found.dscp, MOST_DSCP)
-    if found.text not in SLINGSHOT_CLASSES and (number is None or number > most):
-        raise WrongValueError(f"wrong value {shown(item)}: expected {_CLASS_EXPECTED}")
-    return (found,)
+    known = found.text in SLINGSHOT_CLASSES or (number is not None and number <= most)
+    return (found,) if known else None
 
 
-SERVICE_CLASS = Values(_service_class, _CLASS_EXPECTED, metavar="CLASS")
-_BESIDE_EXPECTED = "none, or loads such as 'copy_engine host_to_device 64MiB on=2,3', separated by '; '"
+SERVICE_CLASS = Values(
+    _service_class,
+    f"default, a service level 0 to {MOST_LEVEL}, dscp:0 to dscp:{MOST_DSCP}, or Slingshot's "
+    f"{', '.join(SLINGSHOT_CLASSES)}",
+    metavar="CLASS",
+)
 
 
-def _beside(item: Any) -> tuple[Value, ...]:
+def _beside(item: Any) -> tuple[Value, ...] | None:
     """Text of loads; what it says is for model/background.py to read."""
     if not isinstance(item, str) or not item.isprintable() or len(item) > 1 << 12:
-        raise WrongValueError(f"wrong value {shown(item)}: expected {_BESIDE_EXPECTED}")
+        return None
     return ("" if item == "none" else item,)
 
 
+BESIDE = Values(
+    _beside, "none, or loads such as 'copy_engine host_to_device 64MiB on=2,3', separated by '; '", splits=False,
+    metavar="LOADS",
+)  # fmt: skip
 WHOLE_NODES = "nodes"
 """In ranks: those of 2, 3, 4, ... nodes, and of all."""
-_RANKS_EXPECTED = "a whole number, a share of all as 20%, or nodes: those of 2, 3, ... nodes"
 
 
-def _ranks(item: Any) -> tuple[Value, ...]:
+def _ranks(item: Any) -> tuple[Value, ...] | None:
     """How many, the text of a share of all, or the word for whole nodes."""
     if item == WHOLE_NODES:
         return (WHOLE_NODES,)
-    if isinstance(item, str) and not item.isdecimal() and not item.endswith("%"):
-        raise WrongValueError(f"wrong value {shown(item)}: expected {_RANKS_EXPECTED}")
     if isinstance(item, str) and item.endswith("%"):
-        try:
-            quantity.parse_percentage(item)
-        except UsageError as error:
-            raise WrongValueError(str(error)) from None
+        quantity.parse_percentage(item)
         return (item,)
-    return count(1, 1 << 20, _RANKS_EXPECTED).parse(item)
+    return None if isinstance(item, str) and not item.isdecimal() else count(1, 1 << 20).read(item)
 
 
-RANKS = Values(_ranks, _RANKS_EXPECTED, metavar="NUMBER|SHARE|nodes")
+RANKS = Values(
+    _ranks, "a whole number, a share of all as 20%, or nodes: those of 2, 3, ... nodes", metavar="NUMBER|SHARE|nodes"
+)
 _APP_EXPECTED = (
     "a name of 'linkgauge apps' or a step file's path (in a plan file:PATH), a preset of it, and parameters as "
     "NAME=NUMBER or NAME=NUMBER*ranks"
@@ -354,10 +352,7 @@ def _app(item: Any) -> tuple[Value, ...]:
     """
     if isinstance(item, str) and item.startswith(FILE):
         path, *settings = item[len(FILE) :].split(" ")
-        try:
-            document = parsed_tables(read_file(path, LONGEST_APP, "a step file's TOML"), path)
-        except UsageError as error:
-            raise WrongValueError(str(error)) from None
+        document = parsed_tables(read_file(path, LONGEST_APP, "a step file's TOML"), path)
         try:
             body = json.dumps(document, separators=(",", ":"))
         except (TypeError, ValueError):
@@ -372,5 +367,4 @@ def _app(item: Any) -> tuple[Value, ...]:
 
 
 APP = Values(_app, _APP_EXPECTED, metavar="NAME|FILE")
-BESIDE = Values(_beside, _BESIDE_EXPECTED, splits=False, metavar="LOADS")
 NODE = count(-1, 4096, "a node")

@@ -120,24 +120,18 @@ def _below_mpi(name: str, transport: str, pattern: str, variant: str = "", *, me
     Round trips of puts are left out: these programs watch the data's last byte, ours has a word behind the data.
     """
     latency = PATTERNS[pattern].pair and not PATTERNS[pattern].windowed
-    timing = _BACK_TO_BACK if latency else {"window": _WINDOW, "cadence": "streaming", "batch": 1}
-    table = {"transport": transport, "pattern": pattern, "variant": variant, **timing}
+    table = {"transport": transport, "pattern": pattern, "variant": variant}
+    table |= _BACK_TO_BACK if latency else _WINDOWS
     estimator = "median_of_rank_0" if median else "mean_of_rank_0"
     return PeerTest(name, table, estimator, "time" if latency else "rate", 0.05, 0.05)
 
 
 def _osu(
-    name: str,
-    pattern: str,
-    estimator: str,
-    figure: str,
-    tolerance: float,
-    sizes: str = "same",
-    pairs: str = "first",
-    **case: Any,
+    name: str, pattern: str, sizes: str = "same", *, mean: str = "of_rank_means", pairs: str = "first", **case: Any
 ) -> PeerTest:
     table = {"transport": "mpi", "pattern": pattern, **case}
-    return PeerTest(name, table, estimator, figure, tolerance, tolerance, sizes, pairs=pairs)
+    figure = "rate" if "window" in case else "time"
+    return PeerTest(name, table, f"mean_{mean}", figure, 0.05, 0.05, sizes, pairs=pairs)
 
 
 def _nccl(name: str, pattern: str, sizes: str = "same", *, theirs_in_place: bool = False) -> PeerTest:
@@ -202,42 +196,24 @@ def _nvbandwidth_latency(name: str, ranks: int, source_memory: str) -> PeerTest:
 _BARRIER = {"cadence": "barrier"}
 # OSU 7 reads the clock before and after each round trip of its loop and adds the differences up; the ranks never meet.
 _BACK_TO_BACK = {"cadence": "isolated", "arrival": "free"}
+_WINDOWS: dict[str, Any] = {"window": _WINDOW, "cadence": "streaming", "batch": 1}
 _TESTS: dict[str, tuple[PeerTest, ...]] = {
     "osu": (
-        _osu("osu_latency", "pingpong", "mean_of_rank_0", "time", 0.05, **_BACK_TO_BACK),
-        _osu("osu_bw", "unidirectional", "mean_of_rank_0", "rate", 0.05, window=_WINDOW, cadence="streaming", batch=1),
-        _osu(
-            "osu_bibw",
-            "bidirectional",
-            "mean_of_rank_0",
-            "rate",
-            0.05,
-            window=_WINDOW,
-            cadence="streaming",
-            batch=1,
-        ),
+        _osu("osu_latency", "pingpong", mean="of_rank_0", **_BACK_TO_BACK),
+        _osu("osu_bw", "unidirectional", mean="of_rank_0", **_WINDOWS),
+        _osu("osu_bibw", "bidirectional", mean="of_rank_0", **_WINDOWS),
         # Of all pairs at once, with a barrier before each window: the mean over the senders.
-        _osu(
-            "osu_mbw_mr",
-            "pairs_unidirectional",
-            "mean_of_rank_means",
-            "rate",
-            0.05,
-            pairs="halves",
-            window=_WINDOW,
-            cadence="barrier",
-            batch=1,
-        ),
-        _osu("osu_barrier", "barrier", "mean_of_rank_means", "time", 0.05, **_BACK_TO_BACK),
-        _osu("osu_allreduce", "allreduce", "mean_of_rank_means", "time", 0.05, **_BARRIER),
-        _osu("osu_alltoall", "alltoall", "mean_of_rank_means", "time", 0.05, **_BARRIER),
-        _osu("osu_alltoallv", "alltoall", "mean_of_rank_means", "time", 0.05, variant="alltoallv_own", **_BARRIER),
-        _osu("osu_ialltoall", "alltoall", "mean_of_rank_means", "time", 0.05, variant="overlapped", **_BARRIER),
-        _osu("osu_bcast", "broadcast", "mean_of_rank_means", "time", 0.05, **_BARRIER),
-        _osu("osu_reduce", "reduce", "mean_of_rank_means", "time", 0.05, **_BARRIER),
-        _osu("osu_allgather", "allgather", "mean_of_rank_means", "time", 0.05, "over ranks", **_BARRIER),
-        _osu("osu_gather", "gather", "mean_of_rank_means", "time", 0.05, "over ranks", **_BARRIER),
-        _osu("osu_scatter", "scatter", "mean_of_rank_means", "time", 0.05, "over ranks", **_BARRIER),
+        _osu("osu_mbw_mr", "pairs_unidirectional", pairs="halves", **{**_WINDOWS, **_BARRIER}),
+        _osu("osu_barrier", "barrier", **_BACK_TO_BACK),
+        _osu("osu_allreduce", "allreduce", **_BARRIER),
+        _osu("osu_alltoall", "alltoall", **_BARRIER),
+        _osu("osu_alltoallv", "alltoall", variant="alltoallv_own", **_BARRIER),
+        _osu("osu_ialltoall", "alltoall", variant="overlapped", **_BARRIER),
+        _osu("osu_bcast", "broadcast", **_BARRIER),
+        _osu("osu_reduce", "reduce", **_BARRIER),
+        _osu("osu_allgather", "allgather", "over ranks", **_BARRIER),
+        _osu("osu_gather", "gather", "over ranks", **_BARRIER),
+        _osu("osu_scatter", "scatter", "over ranks", **_BARRIER),
     ),
     "nccl-tests": (
         _nccl("all_reduce_perf", "allreduce"),

@@ -20,7 +20,7 @@ from linkgauge.model import quantity
 from linkgauge.model.background import MPI, Load
 from linkgauge.model.case import NAMING_DEVICES, Case
 from linkgauge.model.elements import restated_size
-from linkgauge.model.patterns import PATTERNS, PatternTraits
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.stop_rule import STOP_FIELDS, StopRule
 from linkgauge.model.transports import EVERY_TRANSPORT
 from linkgauge.model.values import EACH_SHIFT, OTHERS, WHOLE_NODES
@@ -161,12 +161,12 @@ def _cases_of(
         # Host memory is no other device's: a chase through it is each device's own.
         if pattern.ranks == "1 or 2" and len(devices) == 2 and values.get("source_memory", "device") != "device":
             continue
-        for placed in _placed(values, pattern, devices, machine):
-            full = values["size"] == FULL
-            ladder = _ladder_of(placed, pattern, devices, table, ladders, machine) if full else None
-            if ladder is not None:
-                placed = {**placed, "size": _likely_size(placed, pattern, devices, ladder, machine)}
-            case, reason = _case(placed, pattern, devices, machine.device_count)
+        for placed in _placed(values, devices, machine):
+            ladder = None
+            if values["size"] == FULL:
+                ladder = _ladder_of(placed, devices, table, ladders, machine)
+                placed = {**placed, "size": _likely_size(placed, devices, ladder, machine)}
+            case, reason = _case(placed, devices, machine.device_count)
             reason = lacking or reason
             if loads := values.get("background"):
                 of_load = functools.partial(_job, table=table, machine=machine)
@@ -224,15 +224,10 @@ def _step_of(case: Case, until: Until | None, reason: str, no_room: str, ladders
 
 
 def _ladder_of(
-    values: dict[str, Any],
-    pattern: PatternTraits,
-    devices: tuple[int, ...],
-    table: CaseTable,
-    ladders: _Ladders,
-    machine: PlanMachine,
+    values: dict[str, Any], devices: tuple[int, ...], table: CaseTable, ladders: _Ladders, machine: PlanMachine
 ) -> _Ladder:
     """The curve at whose full size a case is measured: the one on the same devices, else the first."""
-    case, _ = _case({**values, "size": 1 << 30}, pattern, devices, machine.device_count)
+    case, _ = _case({**values, "size": 1 << 30}, devices, machine.device_count)
     known = list(ladders.get(family(case), {}).values())
     if not known:
         raise UsageError(
@@ -242,13 +237,11 @@ def _ladder_of(
     return next((one for one in known if one.devices == devices), known[0])
 
 
-def _likely_size(
-    values: dict[str, Any], pattern: PatternTraits, devices: tuple[int, ...], ladder: _Ladder, machine: PlanMachine
-) -> int:
+def _likely_size(values: dict[str, Any], devices: tuple[int, ...], ladder: _Ladder, machine: PlanMachine) -> int:
     """The size at which that curve may be full, as asked for: the guess that estimates of time and memory rest on."""
     likely = 8
     for size in ladder.sizes:
-        case, _ = _case({**values, "size": size}, pattern, devices, machine.device_count)
+        case, _ = _case({**values, "size": size}, devices, machine.device_count)
         if size == ladder.sizes[0] or not outlasts(case, ladder.until, machine):
             likely = size
     return likely
@@ -259,10 +252,9 @@ def outlasts(case: Case, until: Until, machine: PlanMachine) -> bool:
     return until.time_ns > 0 and operation_s(case, machine) * 1e9 > until.time_ns
 
 
-def _placed(
-    values: dict[str, Any], pattern: PatternTraits, devices: tuple[int, ...], machine: PlanMachine
-) -> Iterator[dict[str, Any]]:
+def _placed(values: dict[str, Any], devices: tuple[int, ...], machine: PlanMachine) -> Iterator[dict[str, Any]]:
     """The values with every device and NUMA node named: `others` by turns, and all pairs of nodes of host_stream."""
+    pattern = PATTERNS[values["pattern"]]
     if pattern.name == "host_stream":
         cores = [values["cpu_node"]] if "cpu_node" in values else machine.core_nodes
         stated = [values[name] for name in ("source_node", "target_node") if name in values]
@@ -271,7 +263,6 @@ def _placed(
                 target = values.get("target_node", node)
                 yield {**values, "cpu_node": core, "source_node": node, "target_node": target}
         return
-    ends = [name for name in ("source_device", "target_device") if values.get(name) == OTHERS]
     if pattern.distributed and values.get("distribution") == EACH_SHIFT:
         for places in _shifts(devices[: len(devices) // values.get("groups", 1)], machine):
             yield {**values, "distribution": f"shift:{places}" if places else ""}
@@ -281,6 +272,7 @@ def _placed(
     first = node * machine.device_count
     named = [name for name in NAMING_DEVICES if values.get(name, -1) >= 0]
     values = {**values, **{name: first + values[name] for name in named}}
+    ends = [name for name in ("source_device", "target_device") if values.get(name) == OTHERS]
     if not ends:
         yield values
         return
@@ -300,7 +292,8 @@ def _shifts(devices: Sequence[int], machine: PlanMachine) -> range:
     return range(step, len(devices), step) or range(1)
 
 
-def _case(values: dict[str, Any], pattern: PatternTraits, devices: tuple[int, ...], per_node: int) -> tuple[Case, str]:
+def _case(values: dict[str, Any], devices: tuple[int, ...], per_node: int) -> tuple[Case, str]:
+    pattern = PATTERNS[values["pattern"]]
     fields = {name: value for name, value in values.items() if name not in _NOT_CASE_FIELDS}
     stop = StopRule(**{of: values[name] for name, of in STOP_FIELDS.items() if name in values})
     # The host end of a host-device pattern is pinned unless the plan says otherwise.
@@ -325,12 +318,10 @@ def _case(values: dict[str, Any], pattern: PatternTraits, devices: tuple[int, ..
             if (fields.get(name),) == devices:
                 fields[name] = -1  # its own
     size_requested = 0 if pattern.size_means == "-" else values["size"]
-    fields["size"] = size_requested
     datatype = fields.get("datatype", "float32")
     groups = fields.get("groups", 1)
-    whole = len(devices) % groups == 0
-    size, reason = restated_size(pattern, size_requested, len(devices) // groups if whole else len(devices), datatype)
-    fields["size"] = size
+    each = len(devices) // groups if len(devices) % groups == 0 else len(devices)
+    fields["size"], reason = restated_size(pattern, size_requested, each, datatype)
     if pattern.scripted:
         fields["app"] = catalog.asked(fields.get("app", App()), len(devices)).app
         reason = catalog.why_not_here(fields["app"], len(devices))
@@ -347,6 +338,6 @@ def _job(load: Load, devices: tuple[int, ...], table: CaseTable, machine: PlanMa
     pattern = PATTERNS[load.values["pattern"]]
     if load.mpi:  # by processes of its own, whatever the measured launch is of
         machine = dataclasses.replace(machine, absent={k: why for k, why in machine.absent.items() if k != MPI})
-    case, reason = _case(load.values, pattern, devices, machine.device_count)
+    case, reason = _case(load.values, devices, machine.device_count)
     fits = "" if pattern.takes(case.group_ranks) else f"{pattern.name} is not of {case.group_ranks} ranks"
     return case, reason or fits or why_not_here(case, pattern, table, machine)

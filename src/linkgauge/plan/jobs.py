@@ -81,7 +81,7 @@ def named_jobs(
             alternatives.append(jobs[part] if part in jobs else (_read(part, where),))
         if len(found) + math.prod(map(len, alternatives)) > _MOST_TEXTS:
             raise UsageError(
-                f"{where}: beside stands for more than {_MOST_TEXTS} combinations of loads: expected fewer"
+                f"{where}: background stands for more than {_MOST_TEXTS} combinations of loads: expected fewer"
             )
         for chosen in itertools.product(*alternatives):
             try:

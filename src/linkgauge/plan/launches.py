@@ -262,20 +262,23 @@ def plan_run(
 
     With a time limit the most telling cases of every group come first and those beyond the limit are left out.
     """
-    groups = [found for found in group(plan, planned, machine, dialect_of) if found[1] or found[2]]
+    groups = [
+        _Group(settings, cases, skips)
+        for settings, cases, skips in group(plan, planned, machine, dialect_of) if cases or skips
+    ]  # fmt: skip
     steps = {one.case.case_key: one.step for one in planned if one.step is not None}
     fits = {one.case.case_key for one in planned if one.fits}
-    kept = _within_time(groups, plan, machine)
+    _keep_within_time(groups, plan, machine)
     launches: list[PlannedLaunch] = []
     for repeat in range(plan.repeat):
-        for settings, part in _parts(groups, kept):
+        for one, cases, left, skipped, first in _parts(groups):
             number = len(launches)
-            ordered = tuple(shuffled(part.cases, plan.seed, number, part.rounds, steps))
-            skips = tuple(part.skips) if repeat == 0 else ()
-            later = tuple(part.later)
+            ordered = tuple(shuffled(cases, plan.seed, number, one.rounds, steps))
+            skips = tuple(skipped) if repeat == 0 else ()
+            later = tuple(left)
             own = {case.case_key: steps[case.case_key] for case in (*ordered, *later) if case.case_key in steps}
             fitting = frozenset(fits.intersection(case.case_key for case in (*ordered, *later)))
-            launches.append(PlannedLaunch(number, repeat, settings, ordered, skips, later, own, fitting, part.first))
+            launches.append(PlannedLaunch(number, repeat, one.settings, ordered, skips, later, own, fitting, first))
     return tuple(launches)
 
 
@@ -312,83 +315,66 @@ def measuring_s(time_limit_s: float) -> float:
 
 
 @dataclasses.dataclass
-class _Kept:
-    """What a group measures: cases by their value, the most telling round apart, and what it leaves for later."""
+class _Group:
+    """A kind of launch: its cases, and what is measured of them: the most telling round, what else, and what later."""
 
+    settings: LaunchSettings
+    cases: list[Case]
+    skips: list[tuple[Case, str]]
     first: list[Case] = dataclasses.field(default_factory=list)  # of round 0
     rest: list[Case] = dataclasses.field(default_factory=list)
     later: list[Case] = dataclasses.field(default_factory=list)
     rounds: dict[str, int] | None = None  # by case_key; None: no time limit, any order will do
 
 
-@dataclasses.dataclass
-class _Part:
-    """What one launch of a group has."""
-
-    cases: list[Case]
-    skips: list[tuple[Case, str]]
-    later: list[Case]
-    rounds: dict[str, int] | None
-    first: bool = False
-
-
-_Groups = Sequence[tuple[LaunchSettings, list[Case], list[tuple[Case, str]]]]
-
-
-def _within_time(groups: _Groups, plan: Plan, machine: PlanMachine) -> list[_Kept]:
-    """What of each group fits into the time limit: the longest beginning of the order of value.
+def _keep_within_time(groups: Sequence[_Group], plan: Plan, machine: PlanMachine) -> None:
+    """Set what of each group fits into the time limit: the longest beginning of the order of value.
 
     A case that alone takes more than the limit is left out and does not end that beginning. The share of the time that
     round 0 gives to each transport and pattern is an equal one, of each kind of launch.
     """
     if plan.time_limit_ns is None:
-        return [_Kept(rest=cases) for _, cases, _ in groups]
+        for one in groups:
+            one.rest = one.cases
+        return
     budget = whole = measuring_s(plan.time_limit_ns / 1e9)
-    buckets = sum(len({bucket_of(case) for case in cases}) for _, cases, _ in groups)
-    kept = []
+    buckets = sum(len({bucket_of(case) for case in one.cases}) for one in groups)
     queue = []
-    for place, (_, cases, _) in enumerate(groups):
-        estimates = [case_s(case, machine) for case in cases]
-        turns = value_rounds(cases, estimates, whole / plan.repeat / max(buckets, 1))
+    for place, one in enumerate(groups):
+        estimates = [case_s(case, machine) for case in one.cases]
+        turns = value_rounds(one.cases, estimates, whole / plan.repeat / max(buckets, 1))
         queue += [(*value, place, index) for index, value in enumerate(zip(turns, estimates, strict=True))]
-        kept.append(_Kept(rounds={case.case_key: turn for case, turn in zip(cases, turns, strict=True)}))
+        one.rounds = {case.case_key: turn for case, turn in zip(one.cases, turns, strict=True)}
     queue.sort()
     over = False
     for turn, estimated, place, index in queue:
-        part = kept[place].first if turn == 0 else kept[place].rest
-        launched = part or (kept[place].first and len(groups) == 1)
+        one = groups[place]
+        part = one.first if turn == 0 else one.rest
+        launched = part or (one.first and len(groups) == 1)
         cost = (estimated + (0.0 if launched else LAUNCH_S)) * plan.repeat
         alone = (estimated + LAUNCH_S) * plan.repeat > whole
         over = over or (cost > budget and not alone)
         if over or alone:
-            kept[place].later.append(groups[place][1][index])
+            one.later.append(one.cases[index])
             continue
         budget -= cost
-        part.append(groups[place][1][index])
-    return kept
+        part.append(one.cases[index])
 
 
-def _parts(groups: _Groups, kept: Sequence[_Kept]) -> list[tuple[LaunchSettings, _Part]]:
+_Part = tuple[_Group, Sequence[Case], Sequence[Case], Sequence[tuple[Case, str]], bool]
+"""What one launch has: its group, its cases, those for later, those skipped, and whether it is of the first round."""
+
+
+def _parts(groups: Sequence[_Group]) -> list[_Part]:
     """The launches of one repeat: with a time limit each group's first round, then what else there is of each.
 
     So that what takes longer than estimated takes time from what is least telling, whichever group it is of. One group
     is one launch: there the order of its cases does that.
     """
-    if len(groups) == 1 or not any(one.first for one in kept):
-        return [
-            (settings, _Part([*one.first, *one.rest], skips, one.later, one.rounds))
-            for (settings, _, skips), one in zip(groups, kept, strict=True)
-        ]
-    firsts = [
-        (settings, _Part(one.first, skips, [], one.rounds, first=True))
-        for (settings, _, skips), one in zip(groups, kept, strict=True)
-    ]
-    rests = [
-        (settings, _Part(one.rest, [], one.later, one.rounds))
-        for (settings, _, _), one in zip(groups, kept, strict=True)
-        if one.rest or one.later
-    ]
-    return firsts + rests
+    if len(groups) == 1 or not any(one.first for one in groups):
+        return [(one, [*one.first, *one.rest], one.later, one.skips, False) for one in groups]
+    firsts: list[_Part] = [(one, one.first, (), one.skips, True) for one in groups]
+    return firsts + [(one, one.rest, one.later, (), False) for one in groups if one.rest or one.later]
 
 
 def skips_of(launches: Sequence[PlannedLaunch]) -> Mapping[str, int]:

@@ -7,6 +7,7 @@ import dataclasses
 from linkgauge.apps import catalog
 from linkgauge.apps.program import collective_bytes, message_buffers
 from linkgauge.model.case import Case
+from linkgauge.model.grouped import grouped
 from linkgauge.model.patterns import PATTERNS, REPEATED
 from linkgauge.model.quantity import Share, format_bytes
 from linkgauge.model.rank_bytes import halo_buffer_bytes, sent_and_received
@@ -130,11 +131,9 @@ def _on_the_fullest_node(case: Case) -> tuple[int, ...]:
     """The devices, one for each rank, of the node with most of the case's ranks."""
     if not case.devices_per_node:
         return case.devices
-    of_node: dict[int, list[int]] = {}
-    for device in case.devices:
-        of_node.setdefault(case.node_of(device), []).append(device)
-    most = max(map(len, of_node.values()))
-    return next(tuple(devices) for devices in of_node.values() if len(devices) == most)
+    of_node = grouped((case.node_of(device), device) for device in case.devices)
+    most = max(of_node.values(), key=len)
+    return tuple(most)
 
 
 def total_bytes(case: Case) -> int:

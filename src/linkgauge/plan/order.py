@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from linkgauge.model.case import Case
+from linkgauge.model.grouped import grouped
 from linkgauge.plan.curves import FULL, Step
 
 
@@ -49,11 +50,8 @@ def value_rounds(cases: Sequence[Case], estimates_s: Sequence[float], share_s: f
     smallest size, and so do the second settings and the second set; then the sizes between, coarse ones first, and
     twice as many further settings and sets in each round.
     """
-    buckets: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for index, case in enumerate(cases):
-        buckets[bucket_of(case)].append(index)
     rounds = [0] * len(cases)
-    for members in buckets.values():
+    for members in grouped((bucket_of(case), index) for index, case in enumerate(cases)).values():
         size_level = _size_levels(members, cases, estimates_s, share_s)
         set_level = _turns([cases[index].devices for index in members])
         setting_level = _turns([_settings_of(cases[index]) for index in members])

@@ -19,6 +19,7 @@ from linkgauge.model.shape import (
     checked,
     each,
     flag,
+    frozen,
     mapping,
     number,
     one_of,
@@ -256,16 +257,15 @@ def read_paper(file: Path) -> Paper:
         entry = checked(said, _figure, f"{file}: [figure.{key}]")
         tables = {name: value for name, value in entry.items() if name in PLAN}
         tables["case"] = [{**document.get("every_case", {}), **case} for case in entry.get("case", [])]
-        own = {name: document[name] for name in ("estimator", "unit") if name in document} | {
-            name: tuple(value) if isinstance(value, list) else value for name, value in entry.items() if name in _OWN
-        }
-        pictures = tuple(Picture(**_frozen(one)) for one in entry.get("picture", ()))
+        own = {name: document[name] for name in ("estimator", "unit") if name in document}
+        own |= {name: value for name, value in frozen(entry).items() if name in _OWN}
+        pictures = tuple(Picture(**frozen(one)) for one in entry.get("picture", ()))
         curves = tuple(
-            PublishedCurve(**{**_frozen(one), "picture": name})
+            PublishedCurve(**{**frozen(one), "picture": name})
             for one in entry.get("published", ())
             for name in one["picture"]
         )
-        claims = tuple(Claim(**_frozen(one)) for one in entry.get("claim", ()))
+        claims = tuple(Claim(**frozen(one)) for one in entry.get("claim", ()))
         name = f"{paper}:{key}"
         found.append(
             Figure(name, document["title"], file, tables, pictures=pictures, published=curves, claims=claims, **own)
@@ -276,15 +276,7 @@ def read_paper(file: Path) -> Paper:
 
 def reference_of(key: str, entry: Mapping[str, Any]) -> Reference:
     """Return an entry of REFERENCE's shape under its key."""
-    return Reference(key, **{name: value for name, value in _frozen(entry).items() if name != "named"})
-
-
-def _frozen(entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _tuple(value) for name, value in entry.items()}
-
-
-def _tuple(value: Any) -> Any:
-    return tuple(map(_tuple, value)) if isinstance(value, list) else value
+    return Reference(key, **{name: value for name, value in frozen(entry).items() if name != "named"})
 
 
 @functools.cache

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -168,18 +168,15 @@ def plan_of_tables(document: Mapping[str, Any], file: str, default_name: str, in
     """The plan of a file's TOML, or of a table `inside` it, such as `figure.12`; both are named in every error."""
     source, prefix = (f"{file}: [{inside}]", f"{inside}.") if inside else (file, "")
     said = checked(document, only(PLAN), source)
-    launches = tuple(
-        LaunchTable(**checked(table, only(LAUNCH), f"{file}: [[{prefix}launch]] {place}"))
-        for place, table in enumerate(said.pop("launch", ()), 1)
-    )
-    cases = tuple(
-        _case_table(table, f"{file}: [[{prefix}case]] {place}") for place, table in enumerate(said.pop("case", ()), 1)
-    )
+
+    def named(kind: str) -> Iterator[tuple[dict[str, Any], str]]:
+        return ((one, f"{file}: [[{prefix}{kind}]] {place}") for place, one in enumerate(said.pop(kind, ()), 1))
+
+    launches = tuple(LaunchTable(**checked(table, only(LAUNCH), where)) for table, where in named("launch"))
+    cases = tuple(itertools.starmap(_case_table, named("case")))
     if not cases:
         raise UsageError(f"{source}: no [[case]] table: expected at least one")
-    said["jobs"] = dict(
-        _job(table, f"{file}: [[{prefix}job]] {place}") for place, table in enumerate(said.pop("job", ()), 1)
-    )
+    said["jobs"] = dict(itertools.starmap(_job, named("job")))
     cases = tuple(
         dataclasses.replace(table, values={
             name: named_jobs(values, said["jobs"], table.where) if name == "background" else values

@@ -22,6 +22,7 @@ import numpy as np
 
 from linkgauge.model.case import NAMING_DEVICES, NAMING_NODES, Case
 from linkgauge.model.device_words import device_words, numbers_text, pairs_text
+from linkgauge.model.grouped import grouped
 from linkgauge.model.place import Place
 from linkgauge.model.result import Launch
 from linkgauge.model.transports import TRANSPORTS, over_host
@@ -143,19 +144,12 @@ def class_rows(
     `value` is what is compared, above 0 (cases without one are left out); `half_width` is that of its 95 % interval as
     a share, None where it is not known.
     """
-    groups: dict[Hashable, list[tuple[T, float]]] = {}
-    for case in cases:
-        measured = value(case)
-        if measured is not None and measured > 0 and math.isfinite(measured):
-            groups.setdefault(key(case), []).append((case, measured))
+    groups = grouped((key(case), (case, measured)) for case in cases
+                     if (measured := value(case)) is not None and measured > 0 and math.isfinite(measured))  # fmt: skip
     return [_row(found, group, half_width) for found, group in groups.items()]
 
 
-def _row(
-    key: Hashable,
-    group: list[tuple[T, float]],
-    half_width: Callable[[T], float | None],
-) -> ClassRow[T]:
+def _row(key: Hashable, group: list[tuple[T, float]], half_width: Callable[[T], float | None]) -> ClassRow[T]:
     values = [measured for _, measured in group]
     widths = [_UNKNOWN_HALF_WIDTH if (w := half_width(case)) is None else w for case, _ in group]
     out = stands_out(values, widths)
@@ -163,17 +157,10 @@ def _row(
     kept = np.array([values[i] for i in rest])
     middle = median(kept)
     between = NORMAL_MAD * median(np.abs(np.log(kept) - math.log(middle))) * 1.96 / math.sqrt(len(kept))
-    return ClassRow(
-        key,
-        tuple(case for case, _ in group),
-        tuple(values),
-        float(kept.min()),
-        float(kept.max()),
-        middle,
-        max(between, float(np.median([widths[i] for i in rest]))),
-        tuple(group[i][0] for i in out),
-        tuple(values[i] / middle - 1 for i in out),
-    )
+    wide = max(between, float(np.median([widths[i] for i in rest])))
+    odd, shares = tuple(group[i][0] for i in out), tuple(values[i] / middle - 1 for i in out)
+    members = tuple(case for case, _ in group)
+    return ClassRow(key, members, tuple(values), float(kept.min()), float(kept.max()), middle, wide, odd, shares)
 
 
 def stands_out(values: Sequence[float], half_widths: Sequence[float]) -> list[int]:

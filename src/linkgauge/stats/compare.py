@@ -8,7 +8,6 @@ shares of the first side: +0.03 is 3 % slower, -0.03 is 3 % faster.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -17,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
+from linkgauge.model.grouped import grouped
 from linkgauge.model.quantity import change, percent
 from linkgauge.stats.basics import Floats, as_series, effective_size
-from linkgauge.stats.rank_sum import rank_sum_p_value
+from linkgauge.stats.rank_sum import MOST_EXACT, rank_sum_orders, rank_sum_p_value
 
 LEAST_REPEATS = 5
 Verdict = Literal["better", "worse", "same", "cannot tell"]
@@ -50,20 +50,6 @@ class Comparison:
     reason: str
 
 
-@functools.lru_cache(maxsize=64)
-def _rank_sum_counts(n: int, m: int) -> Floats:
-    """Return how many orders of n and m values give each value of the Mann-Whitney statistic, by its recursion."""
-    counts = np.zeros(n * m + 1)
-    counts[0] = 1.0
-    for i in range(1, n + 1):  # multiply by (1 - q^(m+i)) / (1 - q^i)
-        top = m + i
-        for u in range(n * m, top - 1, -1):
-            counts[u] -= counts[u - top]
-        for u in range(i, n * m + 1):
-            counts[u] += counts[u - i]
-    return counts
-
-
 def least_p_value(n: int, m: int) -> float:
     """Smallest two-sided p-value that the rank test can give with n and m repeats."""
     return min(1.0, 2.0 / float(scipy.special.comb(n + m, n)))  # infinite, not an error, from 1,030 repeats on
@@ -82,8 +68,8 @@ def hodges_lehmann(first: npt.ArrayLike, second: npt.ArrayLike, confidence: floa
         raise ValueError("a shift needs times above 0 on both sides")
     differences = np.sort((np.log(b)[:, None] - np.log(a)[None, :]).reshape(-1))
     tail = (1 - confidence) / 2
-    if a.size * b.size <= 4096:
-        counts = _rank_sum_counts(min(a.size, b.size), max(a.size, b.size))
+    if a.size * b.size <= MOST_EXACT:
+        counts = rank_sum_orders(min(a.size, b.size), max(a.size, b.size))
         rank = int(np.searchsorted(np.cumsum(counts) / counts.sum(), tail, side="right"))
     else:
         spread = math.sqrt(a.size * b.size * (a.size + b.size + 1) / 12)
@@ -281,14 +267,12 @@ def pool_repeats(
     middle of its two sides, the pool's value is the median over its cases of that repeat, and the exponential brings
     it back near 1. A shift too small for any one case shows when all cases of a link share it.
     """
-    sides: tuple[dict[int, list[float]], dict[int, list[float]]] = ({}, {})
-    for index in members:
-        a, b = first[index], second[index]
-        if not a or not b:
-            continue
-        center = (np.median(np.log(list(a.values()))) + np.median(np.log(list(b.values())))) / 2
-        for side, values in zip(sides, (a, b), strict=True):
-            for repeat, value in values.items():
-                side.setdefault(repeat, []).append(math.log(value) - float(center))
+    both = [(first[index], second[index]) for index in members if first[index] and second[index]]
+    centers = [float(np.median(np.log(list(a.values()))) + np.median(np.log(list(b.values())))) / 2 for a, b in both]
+    sides = [
+        grouped((repeat, math.log(value) - center) for of, center in zip(both, centers, strict=True)
+                for repeat, value in of[side].items())
+        for side in (0, 1)
+    ]  # fmt: skip
     pooled = [np.exp([np.median(side[repeat]) for repeat in sorted(side)]) for side in sides]
     return pooled[0], pooled[1]

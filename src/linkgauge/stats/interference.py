@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow.compute as pc
 
 from linkgauge.model.case import Case
-from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.result import Identity
 from linkgauge.stats import series
 from linkgauge.stats.attempts import counted
@@ -98,31 +97,19 @@ def interferences(run: Run) -> list[Interference]:
         if case is None or not block.alone.any():
             continue
         one_node = nodes.get(identity[1], True)
-        beside, alone = (
-            series.headline(block.only(kind), PATTERNS[case.pattern], case.ranks, case.root, one_node, case.groups)[0]
-            for kind in (block.measured, block.alone)
-        )
+        beside, alone = (series.headline_of(block.only(kind), case, one_node)[0]
+                         for kind in (block.measured, block.alone))  # fmt: skip
         if min(beside.size, alone.size) and median(alone) > 0:
             under_way = _under_way(block) if one_node else None
             loads = stretches.get(identity, {})
             rates = tuple(load_rate(number, loads[number], under_way) for number in sorted(loads))
-            found[identity] = _interference(case, identity, beside, alone, _windows(block), rates)
+            middle, count = slow_down(beside, alone, _windows(block))
+            tails = (_tail(beside, alone, quantile) for quantile in QUANTILES[1:])
+            slow_downs = (middle, *(one for one in tails if one is not None))
+            of_means = float(beside.mean() / alone.mean())
+            found[identity] = Interference(case, identity, median(alone), median(beside), count, slow_downs, of_means,
+                                           rates)  # fmt: skip
     return [found[identity] for identity in records if identity in found]
-
-
-def _interference(
-    case: Case,
-    identity: Identity,
-    beside: Floats,
-    alone: Floats,
-    windows: list[int],
-    loads: tuple[LoadRate, ...],
-) -> Interference:
-    middle, count = slow_down(beside, alone, windows)
-    tails = (_tail(beside, alone, quantile) for quantile in QUANTILES[1:])
-    return Interference(case, identity, median(alone), median(beside), count,
-                        (middle, *(one for one in tails if one is not None)),
-                        float(beside.mean() / alone.mean()), loads)  # fmt: skip
 
 
 def _windows(block: series.Block) -> list[int]:

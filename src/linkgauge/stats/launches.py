@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from linkgauge.model.device_words import device_noun as noun_of
+from linkgauge.model.grouped import grouped
 from linkgauge.model.place import Place as Place  # what is found here are these
 from linkgauge.model.result import Launch, Rank, Row
 from linkgauge.model.transports import shown_names
@@ -18,9 +21,8 @@ def device_noun(launches: Iterable[Launch]) -> str:
 def shown_transports(launches: Iterable[Launch]) -> dict[str, str]:
     """Return what screens call the transports of a run, where that is not their name."""
     known = list(launches)
-    return shown_names(
-        _kinds(known), [name for name in ("nccl", "rccl") if any(one.versions.get(name) for one in known)]
-    )
+    libraries = [name for name in ("nccl", "rccl") if any(one.versions.get(name) for one in known)]
+    return shown_names(_kinds(known), libraries)
 
 
 def _kinds(launches: Iterable[Launch]) -> set[str]:
@@ -110,23 +112,21 @@ def nodes_of(places: Iterable[Place]) -> tuple[str, ...]:
 
 
 def _places(launch: Launch, devices: Sequence[int]) -> tuple[Place, ...]:
-    of_device: dict[int, list[Place]] = {}
-    for at, rank in enumerate(launch.ranks):
-        if rank.device_ordinal is not None:
-            number = launch.places[at] if at < len(launch.places) else rank.device_ordinal
-            of_device.setdefault(number, []).append(Place(rank.host, rank.device_ordinal))
+    numbers = itertools.chain(launch.places, itertools.repeat(None))
+    of_device = grouped((rank.device_ordinal if number is None else number, Place(rank.host, rank.device_ordinal))
+                        for rank, number in zip(launch.ranks, numbers, strict=False)
+                        if rank.device_ordinal is not None)  # fmt: skip
     if not launch.places and not of_device.keys() >= set(devices):  # numbered through
         of_device = {
             number: [Place(rank.host, rank.device_ordinal or 0)] for number, rank in launch_devices([launch]).items()
         }
-    used: dict[int, int] = {}
+    if not of_device.keys() >= set(devices):
+        return ()
+    used: Counter[int] = Counter()
     found = []
     for device in devices:
-        known = of_device.get(device)
-        if not known:
-            return ()
-        found.append(known[min(used.get(device, 0), len(known) - 1)])
-        used[device] = used.get(device, 0) + 1
+        found.append(of_device[device][min(used[device], len(of_device[device]) - 1)])
+        used[device] += 1
     return tuple(found)
 
 

@@ -62,14 +62,10 @@ def _key(row: Result) -> Key:
 
 def device_uuids(launches: Iterable[Launch]) -> tuple[set[str], dict[int, str]]:
     """Return the hosts of a run and, by ordinal, the UUIDs of its devices (only where there is one host)."""
-    hosts: set[str] = set()
-    uuids: dict[int, str] = {}
-    for launch in launches:
-        for rank in launch.ranks:
-            if rank.host:
-                hosts.add(rank.host)
-            if rank.device_uuid and rank.device_ordinal is not None:
-                uuids[rank.device_ordinal] = rank.device_uuid
+    ranks = [rank for launch in launches for rank in launch.ranks]
+    hosts = {rank.host for rank in ranks if rank.host}
+    uuids = {rank.device_ordinal: rank.device_uuid for rank in ranks
+             if rank.device_uuid and rank.device_ordinal is not None}  # fmt: skip
     return hosts, uuids if len(hosts) == 1 else {}
 
 
@@ -132,18 +128,13 @@ def _other_launches(
     both = {case_key for case_key, _ in only_first} & {case_key for case_key, _ in only_second}
     if not both:
         return []
-    values: list[dict[str, set[str]]] = []
+    values = []
     for only, some in zip((only_first, only_second), launches, strict=True):
         keys = {launch_key for case_key, launch_key in only if case_key in both}
-        found: dict[str, set[str]] = {}
-        for launch in some:
-            if launch.launch_key in keys:
-                for name, value in _launch_contents(launch).items():
-                    found.setdefault(name, set()).add(value)
-        values.append(found)
+        values.append(grouped(part for one in some if one.launch_key in keys for part in _launch_contents(one).items()))
     apart = []
     for name in sorted(values[0].keys() | values[1].keys()):
-        one, other = (", ".join(sorted(found.get(name, {"none"}))) for found in values)
+        one, other = (", ".join(sorted(set(found.get(name, ["none"])))) for found in values)
         if one != other:
             apart.append(f"{name} {one} in the first and {other} in the second")
     cases = f"{len(both)} case{'s' if len(both) > 1 else ''} of both runs"
@@ -163,14 +154,10 @@ def _launch_contents(launch: Launch) -> dict[str, str]:
 def _rename(cases: dict[Key, Repeats], mapping: Mapping[int, int | None]) -> dict[Key, Repeats]:
     """Give each case the key that it has with the second run's ordinals; -1 stands for a device that is gone."""
     renamed: dict[Key, Repeats] = {}
+    target = {device: -1 if there is None else there for device, there in mapping.items()}
     for (_, launch_key), repeats in cases.items():
-        moved = repeats.row.case.on_devices(lambda device: _target(mapping, device))
+        moved = repeats.row.case.on_devices(lambda device: target.get(device, device))
         renamed[(moved.case_key, launch_key)] = dataclasses.replace(
             repeats, row=dataclasses.replace(repeats.row, case=moved)
         )
     return renamed
-
-
-def _target(mapping: Mapping[int, int | None], device: int) -> int:
-    target = mapping.get(device, device)
-    return -1 if target is None else target

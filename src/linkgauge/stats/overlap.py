@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from linkgauge.model.grouped import grouped
 from linkgauge.model.result import Identity
 from linkgauge.run.rank.case_rows import OVERLAP
 from linkgauge.stats import series
@@ -33,19 +34,16 @@ class Overlap:
 
 def overlaps(run: Run) -> dict[Identity, Overlap]:
     """By row identity; cases of other variants, and those without samples, are left out."""
-    told: dict[Identity, dict[str, list[float]]] = {}
-    for one in run.observed_of(OVERLAP):
-        told.setdefault(one.identity, {}).setdefault(one.name, []).append(one.value)
+    told = grouped(((one.identity, one.name), one.value) for one in run.observed_of(OVERLAP))
     found: dict[Identity, Overlap] = {}
     for identity, block in series.run_blocks(run) if told else ():
-        named = told.get(identity, {})
+        apart = [told.get((identity, name), []) for name in ("alone", "compute")]
         own = block.only(block.measured)
-        if not own.rank.size or not named.get("alone") or not named.get("compute"):
+        if not own.rank.size or not all(apart):
             continue
         times = own.ns / own.iterations
         of_ranks = [median(times[own.rank == rank]) for rank in np.unique(own.rank)]
-        means = (np.mean(values) for values in (named["alone"], named["compute"], of_ranks))
-        alone, compute, together = (float(value) for value in means)
+        alone, compute, together = (float(np.mean(values)) for values in (*apart, of_ranks))
         if alone > 0:
             found[identity] = Overlap(alone, compute, together)
     return found

@@ -10,7 +10,8 @@ import numpy as np
 
 from linkgauge.stats.basics import Floats
 
-_MOST_EXACT = 4096  # pairs of values, beyond which the exact distribution takes longer than it is worth
+MOST_EXACT = 4096
+"""Pairs of values, beyond which the exact distribution takes longer than it is worth."""
 
 
 def rank_sum_p_value(first: Floats, second: Floats, alternative: Literal["two-sided", "less"]) -> float:
@@ -27,8 +28,9 @@ def rank_sum_p_value(first: Floats, second: Floats, alternative: Literal["two-si
     above = float(ranks[:n].sum()) - n * (n + 1) / 2  # pairs in which the first's value is the larger one
     extreme = max(above, n * m - above) if alternative == "two-sided" else n * m - above
     sides = 2 if alternative == "two-sided" else 1
-    if counts.max() == 1 and n * m <= _MOST_EXACT:
-        return min(1.0, sides * float(_exact(n, m)[round(extreme) :].sum()))
+    if counts.max() == 1 and n * m <= MOST_EXACT:
+        orders = rank_sum_orders(n, m)
+        return min(1.0, sides * float((orders / orders.sum())[round(extreme) :].sum()))
     ties = float((counts**3 - counts).sum()) / ((n + m) * (n + m - 1))
     spread = math.sqrt(n * m / 12 * ((n + m + 1) - ties))
     if spread == 0:
@@ -37,12 +39,12 @@ def rank_sum_p_value(first: Floats, second: Floats, alternative: Literal["two-si
 
 
 @functools.lru_cache(maxsize=64)
-def _exact(n: int, m: int) -> Floats:
-    """Return the probability of each number of pairs, 0 to n m, if every order of the values is as likely."""
+def rank_sum_orders(n: int, m: int) -> Floats:
+    """Return how many orders of n and m values have each number of pairs, 0 to n m, in which the first is larger."""
     ways = np.zeros((n + 1, n * m + 1))
     ways[0, 0] = 1.0
     for rank in range(1, n + m + 1):
         for taken in range(min(n, rank), max(0, rank - m - 1), -1):
             more = rank - taken  # values of the other set below this one, m at most
             ways[taken, more:] += ways[taken - 1, : ways.shape[1] - more]
-    return np.asarray(ways[n] / ways[n].sum())
+    return ways[n].copy()  # without the rows that led to it

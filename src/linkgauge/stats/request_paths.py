@@ -22,7 +22,7 @@ from linkgauge.run.machine.nccl_log import (
 )
 from linkgauge.stats.chosen import passes_channels_by
 from linkgauge.stats.crossing import ALL, NETWORK, SHARED_MEMORY, Crossing
-from linkgauge.stats.requests import Judge, Known, Registered, RequestVerdict, held, not_held, unknown
+from linkgauge.stats.requests import Judge, Known, Registered, RequestVerdict, held, judged, not_held, unknown
 
 _TOO_FEW = "too few of its own bytes crossed the network to tell"
 
@@ -69,10 +69,8 @@ def gpudirect_verdicts(known: Known) -> Iterator[RequestVerdict]:
     if not case.gpudirect:
         return
     requested, on = f"GPUDirect RDMA {case.gpudirect}", case.gpudirect == "on"
-    channels, direct = (known.count(name) or 0 for name in (NETWORK_CHANNELS, DIRECT_CHANNELS))
-    if channels:
-        words = f"by NCCL's log: {direct} of {channels} ends of channels between nodes with GDRDMA"
-        yield (held if direct == (channels if on else 0) else not_held)(requested, words)
+    if known.count(NETWORK_CHANNELS):
+        yield from by_channels(known, requested, on)
     elif len(case.nodes) < 2:
         yield unknown(requested, "nothing of it crosses the network")
     elif not known.rdma:
@@ -86,6 +84,14 @@ def gpudirect_verdicts(known: Known) -> Iterator[RequestVerdict]:
     else:
         yield unknown(requested, f"the library below {TRANSPORTS[case.transport].name} does not report which way it "
                       "took, and the nodes' kernels count no GPU memory that is registered with cards")  # fmt: skip
+
+
+def by_channels(known: Known, requested: str, on: bool) -> Iterator[RequestVerdict]:
+    """Judge GPUDirect RDMA by NCCL's log of channels between nodes, where there are any."""
+    channels, direct = (known.count(name) or 0 for name in (NETWORK_CHANNELS, DIRECT_CHANNELS))
+    if channels:
+        words = f"by NCCL's log: {direct} of {channels} ends of channels between nodes with GDRDMA"
+        yield judged(direct == (channels if on else 0), requested, words)
 
 
 def _by_registrations(requested: str, on: bool, registered: Sequence[Registered]) -> RequestVerdict:
@@ -143,14 +149,14 @@ def channel_way_verdicts(known: Known) -> Iterator[RequestVerdict]:
     words = f"by NCCL's log: channels {told}"
     for requested, over in _ways(known):
         right = bool(peer) and not shared + outside if over else not peer
-        yield dataclasses.replace((held if right else not_held)(requested, words), is_around=not over)
+        yield dataclasses.replace(judged(right, requested, words), is_around=not over)
     if env.get("NCCL_SHM_DISABLE") == "1":
-        yield (not_held if shared else held)("NCCL_SHM_DISABLE=1", words)
+        yield judged(not shared, "NCCL_SHM_DISABLE=1", words)
     copied = known.count(COPIED_CHANNELS) or 0
     for name, count in (("NCCL_P2P_USE_CUDA_MEMCPY", peer), ("NCCL_SHM_USE_CUDA_MEMCPY", shared)):
         if count and env.get(name) in ("0", "1"):
             right = copied == (count if env[name] == "1" else 0)
-            yield (held if right else not_held)(f"{name}={env[name]}", f"{words}, {copied} of them by copy engines")
+            yield judged(right, f"{name}={env[name]}", f"{words}, {copied} of them by copy engines")
 
 
 def _ways(known: Known) -> Iterator[tuple[str, bool]]:

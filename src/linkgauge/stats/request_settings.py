@@ -13,9 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from linkgauge.model.case import Case
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.run.machine.binding import parse_core_list
-from linkgauge.run.machine.nccl_log import DIRECT_CHANNELS, FUNCTIONS, NETWORK_CHANNELS, PEER_CHANNELS, SHARED_CHANNELS
+from linkgauge.run.machine.nccl_log import FUNCTIONS, NETWORK_CHANNELS, PEER_CHANNELS, SHARED_CHANNELS
 from linkgauge.stats.crossing import ALL
-from linkgauge.stats.requests import Judge, Known, RequestVerdict, held, not_held, unknown
+from linkgauge.stats.request_paths import by_channels
+from linkgauge.stats.requests import Judge, Known, RequestVerdict, held, judged, not_held, unknown
 
 _LOG = "by NCCL's log"
 _NOT_QUERIED = "NCCL was not queried: --library-choices queries it"
@@ -77,7 +78,7 @@ def _chosen(known: Known, requested: str, wanted: Mapping[str, str]) -> Iterator
         yield not_held(requested, f"{_LOG}: a kernel of symmetric memory, {said}")
         return
     right = all(_listed(words, str(chosen.get(what, ""))) for what, words in wanted.items() if words)
-    yield (held if right else not_held)(requested, f"{_LOG}: {said}")
+    yield judged(right, requested, f"{_LOG}: {said}")
 
 
 def _listed(words: str, name: str) -> bool:
@@ -94,8 +95,7 @@ def multicast_verdicts(known: Known) -> Iterator[RequestVerdict]:
     if "multicast" not in known.chosen:
         yield unknown(requested, _NOT_QUERIED)
     elif known.chosen["multicast"]:
-        words = f"{_LOG}: {_choice(known)} used NVLink SHARP"
-        yield (held if value == "1" else not_held)(requested, words)
+        yield judged(value == "1", requested, f"{_LOG}: {_choice(known)} used NVLink SHARP")
     elif value == "0":
         yield held(requested, f"{_LOG}: {_choice(known)} did without NVLink SHARP")
     elif known.multicast_used or case.size < _LEAST_FOR_MULTICAST:
@@ -135,17 +135,9 @@ def channel_verdicts(known: Known) -> Iterator[RequestVerdict]:
             yield held(requested, f"{_LOG}: {channels} channels")
     wanted, cluster = _whole(env.get("NCCL_CGA_CLUSTER_SIZE", "")), known.count("cluster")
     if wanted is not None and cluster is not None:
-        words = f"{_LOG}: clusters of {cluster}"
-        yield (held if cluster == wanted else not_held)(f"NCCL_CGA_CLUSTER_SIZE={wanted}", words)
+        yield judged(cluster == wanted, f"NCCL_CGA_CLUSTER_SIZE={wanted}", f"{_LOG}: clusters of {cluster}")
     if (value := env.get("NCCL_NET_GDR_LEVEL", "").upper()) in ("LOC", "0", "SYS", "5"):
-        yield from _gdr_level(known, f"NCCL_NET_GDR_LEVEL={env['NCCL_NET_GDR_LEVEL']}", value in ("SYS", "5"))
-
-
-def _gdr_level(known: Known, requested: str, on: bool) -> Iterator[RequestVerdict]:
-    channels, direct = (known.count(name) or 0 for name in (NETWORK_CHANNELS, DIRECT_CHANNELS))
-    if channels:
-        words = f"{_LOG}: {direct} of {channels} ends of channels between nodes with GDRDMA"
-        yield (held if direct == (channels if on else 0) else not_held)(requested, words)
+        yield from by_channels(known, f"NCCL_NET_GDR_LEVEL={env['NCCL_NET_GDR_LEVEL']}", value in ("SYS", "5"))
 
 
 # --- variables that a library says that it has -----------------------------------------------------------------------
@@ -213,7 +205,7 @@ def page_verdicts(known: Known) -> Iterator[RequestVerdict]:
 
 def _by_share(requested: str, share: float, where: str) -> RequestVerdict:
     words = f"by the kernel's list of mappings: {share:.2f} of the buffers' bytes {where}"
-    return (held if share >= ALL else not_held)(requested, words)
+    return judged(share >= ALL, requested, words)
 
 
 _POLICIES = {"zero_cta": "CTA policy zero", "efficiency": "CTA policy efficiency"}
@@ -236,8 +228,7 @@ def cta_policy_verdicts(known: Known) -> Iterator[RequestVerdict]:
     elif not said:
         yield unknown(requested, "NCCL logs such copies from 2.29 on, and only with --library-choices")
     else:
-        words = f"{_LOG}: {said}"
-        yield (held if said == "COPY_ENGINE" else not_held)(requested, words)
+        yield judged(said == "COPY_ENGINE", requested, f"{_LOG}: {said}")
 
 
 def variable_verdicts(known: Known) -> Iterator[RequestVerdict]:
@@ -282,7 +273,7 @@ def _by_answer(known: Known, name: str, value: str, title: str) -> RequestVerdic
     if name.endswith("_ALGORITHM") and name.startswith("MPIR_") and answer.value.isdecimal() and not value.isdecimal():
         # MPICH tells the number of a choice and not its name; 0 is auto.
         right = (answer.value != "0") == (value.lower() != "auto")
-        return (held if right else not_held)(requested, f"{answer.by} has its choice {answer.value}, where 0 is auto")
+        return judged(right, requested, f"{answer.by} has its choice {answer.value}, where 0 is auto")
     return _compared(requested, value, answer.value, answer.by)
 
 
@@ -290,7 +281,7 @@ def _compared(requested: str, value: str, has: str, by: str) -> RequestVerdict:
     same = _same(value, has)
     if same is None:
         return unknown(requested, f"{by} has {has or 'nothing'}, in words of its own")
-    return held(requested, f"{by} has {has}") if same else not_held(requested, f"{by} has {has or 'nothing'}")
+    return judged(same, requested, f"{by} has {has or 'nothing'}")
 
 
 _SWITCHES = {**dict.fromkeys(("y", "yes", "true", "on", "1", "t", "enable"), "1"),

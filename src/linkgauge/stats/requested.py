@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from linkgauge.model.case import Case
 from linkgauge.model.grouped import grouped
 from linkgauge.model.result import Identity, Launch, Row
 from linkgauge.run.machine import host_pages, nccl_log
@@ -46,9 +45,13 @@ def known_of(
     rows = [row for row in run.rows() if row.status == "ok"]
     launches = {launch.launch: launch for launch in run.launched}
     crossed = crossings(run) if crossed is None else crossed
-    moved = link_bytes(run.rows(), run.observed(_of_nvlink), places, system)
+    names = pa.array([NVLINK_SENT, NVLINK_RECEIVED, CASE_TIME])
+    moved = link_bytes(run.rows(), run.observed(lambda table: pc.is_in(table["name"], names)), places, system)
     registered = registrations_of(run) if any(row.case.gpudirect for row in rows) else {}
-    pages = _pages(run) if any(map(_of_pages, rows)) else {}
+    pages: dict[Identity, tuple[float | None, dict[int, float]]] = {}
+    if any(map(_of_pages, rows)):  # of their host buffers what share is on huge pages, and on the NUMA nodes requested
+        mapped = grouped((one.identity, (one.name, one.value)) for one in run.observed_of(host_pages.SUBJECT))
+        pages = {identity: host_pages.shares(values) for identity, values in mapped.items()}
     read = _variables_read(run)
     multicast = {row.launch for row in rows if dict(row.evidence.get("chosen") or {}).get("multicast")}
     networks = {str(node["host"]): node["network"] for node in run.info.get("nodes") or () if node.get("network")}
@@ -57,7 +60,8 @@ def known_of(
                  for node, network in networks.items()}  # fmt: skip
     infos: list[dict[str, Any]] = (run.info.get("devices") or {}).get("infos") or [{}]
     huge = str((infos[0].get("attributes") or {}).get("transparent_hugepage", ""))
-    transports = frozenset(job.transport for row in run.rows() for job in _jobs(row.case))
+    jobs = (job for row in run.rows() for job in (row.case, *(load.case for load in row.case.background.each)))
+    transports = frozenset(job.transport for job in jobs)
     return {
         row.identity: Known(
             row.case,
@@ -103,21 +107,10 @@ def registrations_of(run: Run) -> dict[Identity, list[Registered]]:
     }  # fmt: skip
 
 
-def _of_nvlink(table: Any) -> Any:
-    return pc.is_in(table["name"], pa.array([NVLINK_SENT, NVLINK_RECEIVED, CASE_TIME]))
-
-
-def _pages(run: Run) -> dict[Identity, tuple[float | None, dict[int, float]]]:
-    """By case what share of its host buffers is on huge pages, and on the NUMA nodes that they requested."""
-    found = grouped((one.identity, (one.name, one.value)) for one in run.observed_of(host_pages.SUBJECT))
-    return {identity: host_pages.shares(values) for identity, values in found.items()}
-
-
 def _variables_read(run: Run) -> dict[int, dict[str, str]]:
     """By launch what NCCL said that it read: it says so once in a process, beside whichever case is the first."""
-    found: dict[int, list[dict[str, Any]]] = {}
-    for one in run.observed_of(nccl_log.SUBJECT):
-        found.setdefault(one.identity[1], []).append({"subject": one.subject, "name": one.name})
+    found = grouped((one.identity[1], {"subject": one.subject, "name": one.name})
+                    for one in run.observed_of(nccl_log.SUBJECT))  # fmt: skip
     read = {launch: nccl_log.variables_read(rows) for launch, rows in found.items()}
     return {launch: variables for launch, variables in read.items() if variables}
 
@@ -130,15 +123,9 @@ def _may_request(launch: Launch) -> bool:
 
 def _requests(row: Row) -> bool:
     case = row.case
-    by_library = (
-        case.path or case.algorithm or case.service_class or case.gpudirect or request_settings.cta_policy_of(case)
-    )
-    return bool(by_library) or _of_pages(row)
+    asked = (case.path, case.algorithm, case.service_class, case.gpudirect, request_settings.cta_policy_of(case))
+    return any(asked) or _of_pages(row)
 
 
 def _of_pages(row: Row) -> bool:
     return row.case.huge_pages or max(row.case.source_node, row.case.target_node) >= 0
-
-
-def _jobs(case: Case) -> list[Case]:
-    return [case, *(load.case for load in case.background.each)]

@@ -76,6 +76,11 @@ def not_held(requested: str, evidence: str) -> RequestVerdict:
     return RequestVerdict(requested, "not_held", evidence)
 
 
+def judged(right: bool, requested: str, evidence: str) -> RequestVerdict:
+    """Return whether it held, and what shows it."""
+    return RequestVerdict(requested, "held" if right else "not_held", evidence)
+
+
 def unknown(requested: str, evidence: str) -> RequestVerdict:
     """Return that it is not known, and why."""
     return RequestVerdict(requested, "unknown", evidence)

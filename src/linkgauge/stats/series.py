@@ -13,13 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from linkgauge.errors import RunFolderError
-from linkgauge.model.patterns import PatternTraits
+from linkgauge.model.patterns import PATTERNS, PatternTraits
 from linkgauge.stats.basics import Floats
 from linkgauge.store import schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from linkgauge.model.case import Case
     from linkgauge.model.result import Row
     from linkgauge.store.run import Run
 
@@ -123,6 +124,11 @@ def headline(
             raise RunFolderError("damaged samples: some end before the start that was agreed on")
         return times / iterations, slowest
     return slowest, slowest
+
+
+def headline_of(block: Block, case: Case, one_node: bool) -> tuple[Floats, Floats]:
+    """Return `headline` of a case's samples."""
+    return headline(block, PATTERNS[case.pattern], case.ranks, case.root, one_node, case.groups)
 
 
 def lane_series(block: Block, lane: int) -> Floats:

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from linkgauge.model.grouped import grouped
 from linkgauge.model.result import Identity
 from linkgauge.run.rank.case_rows import SPANS, STEPS
 
@@ -63,9 +64,6 @@ class Span:
 
 def step_spans(run: Run) -> dict[Identity, list[Span]]:
     """By row identity the iteration that was checked last, rank by rank; of a long one its beginning."""
-    found: dict[Identity, list[Span]] = {}
-    for told in run.observed_of(SPANS):
-        if told.name in KINDS and told.value >= 0:
-            span = Span(told.rank, told.name, told.when_ns, told.when_ns + int(told.value))
-            found.setdefault(told.identity, []).append(span)
+    found = grouped((one.identity, Span(one.rank, one.name, one.when_ns, one.when_ns + int(one.value)))
+                    for one in run.observed_of(SPANS) if one.name in KINDS and one.value >= 0)  # fmt: skip
     return {identity: sorted(spans, key=lambda one: (one.rank, one.begin_ns)) for identity, spans in found.items()}

@@ -300,16 +300,14 @@ def _ticks(run: Run) -> dict[int, dict[bool, float]]:
 
 def _libraries(launch: Launch) -> dict[str, str]:
     """Return the name and version of the library behind each of a launch's transports."""
-    known: dict[str, str] = {}
     name, version = launch.mpi_name, str(launch.mpi.get("version") or "")
     if not name.endswith(version):  # as 'openmpi-4.1.4' does; an imported run's may not
         name = f"{name} {version}".strip()
-    if name:
-        known |= {"mpi": name, "staging": name}
-    for library in ("nccl", "rccl"):
-        if launch.versions.get(library):
-            known["ccl"] = f"{library.upper()} {launch.versions[library]}"
-    for transport, nic in NIC_LIBRARIES.items():
-        if launch.versions.get(transport):
-            known[transport] = f"{nic.name} {launch.versions[transport]}"
-    return known
+    known = {"mpi": name, "staging": name} if name else {}
+    titles = [
+        ("ccl", "nccl", "NCCL"),
+        ("ccl", "rccl", "RCCL"),
+        *((one, one, nic.name) for one, nic in NIC_LIBRARIES.items()),
+    ]
+    return known | {transport: f"{title} {launch.versions[key]}" for transport, key, title in titles
+                    if launch.versions.get(key)}  # fmt: skip

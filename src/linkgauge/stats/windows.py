@@ -11,6 +11,7 @@ import dataclasses
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
+from linkgauge.model.grouped import grouped
 from linkgauge.model.link_use import kind_of, reaches_elsewhere
 from linkgauge.model.result import Identity, Observation, Row
 from linkgauge.run.machine.observe import CASE_TIME
@@ -130,12 +131,10 @@ def _reaching(
     known: Mapping[Identity, Row], seen_of: Mapping[tuple[int, int], _Seen]
 ) -> dict[tuple[int, int], list[tuple[float, float]]]:
     """By device and launch when cases of other devices may have used it: their buffers may lie there."""
-    found: dict[tuple[int, int], list[tuple[float, float]]] = {}
-    for (device, launch), seen in seen_of.items():
-        for identity, values in seen.cases.items():
-            case = known[identity].case
-            if (reaches_elsewhere(case) or case.routed) and (span := span_of(values)) is not None:
-                for other, there in seen_of:
-                    if there == launch and other != device and other not in known[identity].devices:
-                        found.setdefault((other, launch), []).append(span)
-    return found
+    spans = [(known[identity], device, launch, span_of(values)) for (device, launch), seen in seen_of.items()
+             for identity, values in seen.cases.items()
+             if reaches_elsewhere(known[identity].case) or known[identity].case.routed]  # fmt: skip
+    return grouped(
+        ((other, launch), span) for row, device, launch, span in spans if span is not None
+        for other, there in seen_of if there == launch and other != device and other not in row.devices
+    )  # fmt: skip

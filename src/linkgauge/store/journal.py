@@ -76,7 +76,7 @@ class Record:
     end_offset: int
 
 
-class JournalWriter:
+class JournalWriter(contextlib.AbstractContextManager["JournalWriter"]):
     """Appends records to one journal. An existing journal is continued after its last whole record."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -164,10 +164,6 @@ class JournalWriter:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
-
-    def __enter__(self) -> JournalWriter:
-        """Return the writer itself."""
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Close the file."""

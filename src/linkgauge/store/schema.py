@@ -2,13 +2,13 @@
 
 pyarrow is imported when a schema is asked for, so that workers can import this module.
 
-FORMAT_VERSION is the version that this Linkgauge writes; `migrate` brings an older run.json up to it, a step a version.
+FORMAT_VERSION is the version that this Linkgauge writes; `migrate` brings an older run.json up to it.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import RunFolderError
@@ -37,15 +37,12 @@ def identity_of(row: Mapping[str, Any]) -> Identity:
     return row["case_key"], row["launch"], row["repeat"], row["attempt"]
 
 
-# From version N to N + 1, of each since 1: changes the info of run.json in place. A step that has to change a table
-# adds it here too.
-# 1: nothing of run.json changes; the tables that format 1 wrote whole stay, and later launches lie beside them.
-# 2, 3: nothing of run.json changes; store/older.py reads what the tables called otherwise.
-MIGRATIONS: dict[int, Callable[[dict[str, Any]], None]] = dict.fromkeys((1, 2, 3), lambda info: None)
-
-
 def migrate(info: dict[str, Any], where: str) -> dict[str, Any]:
-    """Return `info` brought to FORMAT_VERSION. RunFolderError where that is not possible; `where` names the folder."""
+    """Return `info` brought to FORMAT_VERSION. RunFolderError where that is not possible; `where` names the folder.
+
+    The tables stay as they are: store/older.py reads what they called otherwise, and launches that come later lie
+    beside those that format 1 wrote whole.
+    """
     version = info["format_version"]
     if version > FORMAT_VERSION:
         raise RunFolderError(
@@ -55,8 +52,6 @@ def migrate(info: dict[str, Any], where: str) -> dict[str, Any]:
     migrated = {older.INFO.get(key, key): value for key, value in info.items()} | {"format_version": FORMAT_VERSION}
     if version < FIRST_OF_THESE_KEYS:  # what is written into it later does not change the keys that are there
         migrated.setdefault("keys_of_format", version)
-    for step in range(version, FORMAT_VERSION):
-        MIGRATIONS[step](migrated)
     return migrated
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from linkgauge.system.form import from_json, from_toml, refuse_twice
 from linkgauge.system.model import System
 from linkgauge.system.printed import printed
 from linkgauge.system.record import MOST_BYTES, is_recording, parsed_recording, unpacked
-from linkgauge.system.shipped import names, text_of
+from linkgauge.system.shipped import names, nodes, text_of
 
 # What people write has some thousand bytes, and a MiB of TOML takes a second; a dumped system of thousands of devices
 # has a few MiB of JSON, which is read in a tenth of the time.
@@ -45,6 +46,12 @@ def load(name_or_path: str | Path) -> System:
             f"there is no described system {text[:80]!r}{nearest(text.lower(), known)}: known are {', '.join(known)}"
         )
     return from_toml(text_of(text.lower()), f"{text.lower()}.toml")
+
+
+@functools.lru_cache(maxsize=1)
+def described_nodes() -> tuple[System, ...]:
+    """Return the described systems that are a node themselves."""
+    return tuple(load(name) for name in nodes())
 
 
 def _load_file(path: Path) -> System:

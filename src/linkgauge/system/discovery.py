@@ -126,60 +126,32 @@ def _ranges(cores: tuple[int, ...]) -> str:
 
 def _add_device(draft: Draft, device: FoundDevice, ordinal: int) -> None:
     name = f"gpu{ordinal}"
-    facts = draft.facts.get(device.address)
-    numa = facts.numa if facts is not None and facts.numa is not None else device.numa
+    facts = draft.facts.get(device.address, PciFacts(device.address))
+    numa = device.numa if facts.numa is None else facts.numa
     draft.nodes.append(dataclasses.replace(device.node, name=name, ordinal=ordinal, numa=numa))
     if device.note:
         draft.notes.append(device.note)
-    _attach(draft, name, device.address, numa, device.pcie, device.behind)
+    facts = dataclasses.replace(facts, **{fact: value for fact, value in device.pcie.items() if value})
+    _attach(draft, name, facts, numa, "NVML" if device.pcie.get("speed") else "sysfs", device.behind)
 
 
 def _attach(
-    draft: Draft,
-    name: str,
-    address: str | None,
-    numa: int | None,
-    stated: tuple[float | None, int | None, float | None, int | None] = (None, None, None, None),
-    behind: str | None = None,
+    draft: Draft, name: str, facts: PciFacts, numa: int | None, source: str = "sysfs", behind: str | None = None
 ) -> None:
     """Join a device or NIC to its host by way of the PCIe switches above it; `behind` is one that sysfs hides."""
-    facts = draft.facts.get(address or "")
-    speed, width, max_speed, max_width = stated
-    if facts is not None:
-        speed, width = speed or facts.speed, width or facts.width
-        max_speed, max_width = max_speed or facts.max_speed, max_width or facts.max_width
-    payload = facts.max_payload_bytes if facts is not None else None
-    source = "NVML: PCIe link" if stated[0] else "sysfs: PCIe link"
-    lower = name
-    link = _pcie(speed, width, max_speed, max_width, payload, source, facts.data_rate if facts is not None else None)
-    if behind is not None:
-        switch = f"pcie {behind}"
-        present = behind in draft.switches
+    lower, link = name, _pcie(facts, source)
+    # Above an endpoint lie pairs of bridges, a switch's downstream and upstream port, and then the root port.
+    seen = [facts.parents[at] for at in range(len(facts.parents) - 2, 0, -2)]
+    for address in seen if behind is None else [behind, *seen]:
+        present, switch = address in draft.switches, f"pcie {address}"
         draft.links.append(Link(lower, switch, "pcie", **link))
         if present:
             return
-        draft.switches[behind] = switch
-        draft.nodes.append(Node(switch, "switch", model="PCIe switch", routes=True))
-        lower, link = switch, {}
-    # Above an endpoint lie pairs of bridges, a switch's downstream and upstream port, and then the root port.
-    parents = list(facts.parents) if facts is not None else []
-    while len(parents) >= 3:
-        upstream = draft.facts.get(parents[-2])
-        switch = parents[-2]
-        parents = parents[:-2]
-        present = switch in draft.switches
-        if not present:
-            draft.switches[switch] = f"pcie {switch}"
-            draft.nodes.append(
-                Node(draft.switches[switch], "switch", model="PCIe switch", routes=True, identity={"pci": switch})
-            )
-        draft.links.append(Link(lower, draft.switches[switch], "pcie", **link))
-        lower = draft.switches[switch]
-        if present:
-            return
-        up = upstream or PciFacts(switch)
-        rates = (up.speed, up.width, up.max_speed, up.max_width)
-        link = _pcie(*rates, up.max_payload_bytes, "sysfs: PCIe link", up.data_rate)
+        identity = {} if address == behind else {"pci": address}
+        draft.switches.add(address)
+        draft.nodes.append(Node(switch, "switch", model="PCIe switch", routes=True, identity=identity))
+        up = draft.facts.get(address, PciFacts(address))
+        lower, link = switch, _pcie(up)
         numa = numa if numa is not None else up.numa
     host = draft.hosts.get(numa) if numa is not None else None
     if host is None:
@@ -189,31 +161,23 @@ def _attach(
     draft.links.append(Link(lower, host, "pcie", **link))
 
 
-def _pcie(
-    speed: float | None,
-    width: int | None,
-    max_speed: float | None,
-    max_width: int | None,
-    payload: int | None,
-    source: str,
-    data_rate: float | None = None,
-) -> dict[str, Any]:
-    """Return a PCIe link's facts as `Link` takes them; `data_rate` is hwloc's, for where nothing tells more."""
-    result: dict[str, Any] = {"max_payload_bytes": payload}
-    if width:
-        result["width"] = width
-    if speed is not None:
-        result["version"] = str(sysfs.generation_of(speed))
-    if speed is not None and width:
-        signaling, data = sysfs.pcie_rates(speed, width)
-        words = f"{source}, {speed:g} GT/s x{width} as trained"
+def _pcie(facts: PciFacts, source: str = "sysfs") -> dict[str, Any]:
+    """Return a PCIe link's facts as `Link` takes them; the data rate is hwloc's where nothing tells more."""
+    result: dict[str, Any] = {"max_payload_bytes": facts.max_payload_bytes}
+    if facts.width:
+        result["width"] = facts.width
+    if facts.speed is not None:
+        result["version"] = str(sysfs.generation_of(facts.speed))
+    if facts.speed is not None and facts.width:
+        signaling, data = sysfs.pcie_rates(facts.speed, facts.width)
+        words = f"{source}: PCIe link, {facts.speed:g} GT/s x{facts.width} as trained"
         result["signalling_rate"] = figure(signaling, "B/s", words)
         result["data_rate"] = figure(data, "B/s", words)
-    elif data_rate is not None:
-        result["data_rate"] = figure(data_rate, "B/s", "hwloc: speed of the PCI link")
-    if max_speed is not None and max_width:
-        words = f"{source}, {max_speed:g} GT/s x{max_width} as possible"
-        result["possible_rate"] = figure(sysfs.pcie_rates(max_speed, max_width)[1], "B/s", words)
+    elif facts.data_rate is not None:
+        result["data_rate"] = figure(facts.data_rate, "B/s", "hwloc: speed of the PCI link")
+    if facts.max_speed is not None and facts.max_width:
+        words = f"{source}: PCIe link, {facts.max_speed:g} GT/s x{facts.max_width} as possible"
+        result["possible_rate"] = figure(sysfs.pcie_rates(facts.max_speed, facts.max_width)[1], "B/s", words)
     return result
 
 
@@ -231,21 +195,21 @@ def _add_host_devices(draft: Draft, listed: list[HostFacts], wanted: int | None)
 
 def _add_nics(draft: Draft, root: Path) -> None:
     for nic in sysfs.nics(root):
-        facts = draft.facts.get(nic.address or "")
+        facts = draft.facts.get(nic.address or "", PciFacts(""))
         rate = nic.rate_bits_per_s / 8 if nic.active and nic.rate_bits_per_s else None
         draft.nodes.append(
             Node(
                 nic.name,
                 "nic",
                 model="RDMA" if nic.rdma else "Ethernet",
-                numa=facts.numa if facts else None,
+                numa=facts.numa,
                 port_rate=figure(rate, "B/s", "sysfs: rate of the port"),
                 identity={"pci": nic.address} if nic.address else {},
             )
         )
         if not nic.active:
             draft.notes.append(f"{nic.name}: not active")
-        _attach(draft, nic.name, nic.address, facts.numa if facts else None)
+        _attach(draft, nic.name, facts, facts.numa)
 
 
 def of_devices(kind: str, infos: Sequence[Mapping[str, Any]], folder: Path | None = None) -> System:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from linkgauge.system.model import Figure, Link, Node
 from linkgauge.system.sysfs import PciFacts
@@ -17,18 +19,19 @@ class Draft:
     links: list[Link] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     hosts: dict[int, str] = field(default_factory=dict)
-    switches: dict[str, str] = field(default_factory=dict)
+    switches: set[str] = field(default_factory=set)
     facts: dict[str, PciFacts] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class FoundDevice:
-    """A device before it has an ordinal. `behind` names the PCIe switch above it where sysfs does not show one."""
+    """A device before it has an ordinal. `pcie` are facts of its link that another than sysfs states, by the names of
+    `PciFacts`. `behind` names the PCIe switch above it where sysfs does not show one."""
 
     address: str
     node: Node
     numa: int | None
-    pcie: tuple[float | None, int | None, float | None, int | None]
+    pcie: Mapping[str, Any] = field(default_factory=dict)
     note: str | None = None
     behind: str | None = None
 

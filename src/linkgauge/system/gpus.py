@@ -56,7 +56,8 @@ def nvidia(answers: Mapping[str, Any]) -> list[FoundDevice]:
             cycle=_cycle(entry.get("sm_clock_mhz"), "NVML: highest clock of the multiprocessors"),
             identity=_identity(address, entry),
         )
-        link = (sysfs.speed_of(generation), pcie.get("width"), sysfs.speed_of(possible), pcie.get("max_width"))
+        link = {"speed": sysfs.speed_of(generation), "width": pcie.get("width"),
+                "max_speed": sysfs.speed_of(possible), "max_width": pcie.get("max_width")}  # fmt: skip
         found.append(FoundDevice(address, node, entry.get("numa"), link, note))
     return found
 
@@ -115,7 +116,6 @@ def amd(root: Path, said: Mapping[str, Mapping[str, str]]) -> list[FoundDevice]:
                     identity=identity,
                 ),
                 near[0] if near else None,
-                (None, None, None, None),
             )
         )
     return found

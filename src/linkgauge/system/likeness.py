@@ -11,13 +11,11 @@ memory is as fast.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import re
 from collections import Counter
 from collections.abc import Mapping
 
 from linkgauge.system.model import Link, System, is_fabric
-from linkgauge.system.shipped import nodes
 
 _CHIP = re.compile(r"[A-Z]{0,2}\d{2,4}[A-Z]?")
 _SAME_RATE = 0.02
@@ -96,19 +94,14 @@ def like(found: System, described: System) -> Likeness | None:
     return Likeness(described, words, tuple(differences), part, host_links)
 
 
-@functools.lru_cache(maxsize=8)
-def _described() -> tuple[System, ...]:
-    from linkgauge.system import catalog
-
-    return tuple(catalog.load(name) for name in nodes())
-
-
 def described_like(found: System) -> Likeness | None:
     """Return the described system that this one is most like: of as many devices, with the fewest differences.
 
     Of several whose devices are joined alike it is the one whose switches and NICs are nearest in number.
     """
-    alike = [likeness for system in _described() if (likeness := like(found, system)) is not None]
+    from linkgauge.system.catalog import described_nodes
+
+    alike = [likeness for system in described_nodes() if (likeness := like(found, system)) is not None]
     return min(
         alike,
         key=lambda one: (

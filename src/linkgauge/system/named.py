@@ -7,12 +7,11 @@ only where one description fits; else those that do are listed, for the user to 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import re
 from collections.abc import Sequence
 
 from linkgauge.model.listed import listed
-from linkgauge.system.shipped import builds_on, nodes
+from linkgauge.system.shipped import builds_on
 
 _FORMS = frozenset(("PCIE", "NVL"))
 _SXM = re.compile(r"SXM\d*")
@@ -37,6 +36,8 @@ class Named:
 
 def named(hosts: Sequence[Sequence[tuple[int, str]]]) -> Named | None:
     """The described machine whose hosts have these devices, each an ordinal and a name; None where no name says it."""
+    from linkgauge.system.catalog import described_nodes
+
     models = {model for host in hosts for _, model in host}
     if len(models) != 1 or not (model := models.pop()).strip():
         return None
@@ -46,13 +47,14 @@ def named(hosts: Sequence[Sequence[tuple[int, str]]]) -> Named | None:
     words = f"{max(counts)} x {model} on {of}"
     fitting = [
         one
-        for one in _described()
-        if fits(model, one.model) and most <= one.devices // one.trays and (one.trays == 1 or len(hosts) <= one.trays)
-    ]
+        for one in described_nodes()
+        if len(theirs := {device.model or "" for device in one.devices}) == 1 and fits(model, theirs.pop())
+        and most <= len(one.devices) // one.trays and (one.trays == 1 or len(hosts) <= one.trays)
+    ]  # fmt: skip
     # Of machines with equally many devices, those that are another one with other hosts.
-    bases = {(one.name, one.devices) for one in fitting}
-    fitting = [one for one in fitting if not any((base, one.devices) in bases for base in builds_on(one.name))]
-    fitting.sort(key=lambda one: (one.trays > 1, one.devices != most, one.name))
+    bases = {(one.name, len(one.devices)) for one in fitting}
+    fitting = [one for one in fitting if not any((base, len(one.devices)) in bases for base in builds_on(one.name))]
+    fitting.sort(key=lambda one: (one.trays > 1, len(one.devices) != most, one.name))
     return Named(fitting[0].name if len(fitting) == 1 else "", tuple(one.name for one in fitting), words)
 
 
@@ -68,24 +70,3 @@ def fits(name: str, model: str) -> bool:
 
 def _words(text: str) -> set[str]:
     return {word for word in re.split(r"[^A-Z0-9]+", text.upper()) if word} - _SILENT
-
-
-@dataclasses.dataclass(frozen=True)
-class _Machine:
-    name: str
-    model: str
-    devices: int
-    trays: int
-
-
-@functools.lru_cache(maxsize=1)
-def _described() -> tuple[_Machine, ...]:
-    from linkgauge.system import catalog
-
-    found = []
-    for name in nodes():
-        system = catalog.load(name)
-        models = {device.model or "" for device in system.devices}
-        if len(models) == 1:
-            found.append(_Machine(name, models.pop(), len(system.devices), system.trays))
-    return tuple(found)

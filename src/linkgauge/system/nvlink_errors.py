@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
-from linkgauge.nvml import NvmlAbsentError, bit_error_rate, field_value, field_values, open_nvml, refusals
+from linkgauge.nvml import NvmlAbsentError, asker, bit_error_rate, field_value, field_values, open_nvml
 
 # Each counter of an NVLink: its field (nvml.h, NVML_FI_DEV_NVLINK_*), and what drivers of Volta to Ampere have instead
 # (NVML_NVLINK_ERROR_*). Recoveries are of NVLink 2 to 4, or of NVLink 5.
@@ -38,28 +39,23 @@ def nvlink_errors() -> list[LinkErrors] | None:
     """The counters of every active NVLink of the host; None where NVML cannot be asked."""
     try:
         nvml = open_nvml()
-        count = nvml.nvmlDeviceGetCount()
     except NvmlAbsentError:
         return None
-    except nvml.NVMLError:
+    ask = asker(nvml)
+    if (count := ask("nvmlDeviceGetCount")) is None:
         return None
     found = []
     for gpu in range(count):
-        try:
-            handle = nvml.nvmlDeviceGetHandleByIndex(gpu)
-        except nvml.NVMLError:
-            continue
-        for link in range(nvml.NVML_NVLINK_MAX_LINKS):
-            try:
-                active = nvml.nvmlDeviceGetNvLinkState(handle, link) >= 1
-            except nvml.NVMLError:
+        handle = ask("nvmlDeviceGetHandleByIndex", gpu)
+        for link in range(nvml.NVML_NVLINK_MAX_LINKS if handle is not None else 0):
+            if (state := ask("nvmlDeviceGetNvLinkState", handle, link)) is None:
                 break  # the further ones are not there either
-            if active:
-                found.append(_link_errors(nvml, handle, gpu, link))
+            if state >= 1:
+                found.append(_link_errors(nvml, ask, handle, gpu, link))
     return found
 
 
-def _link_errors(nvml: Any, handle: Any, gpu: int, link: int) -> LinkErrors:
+def _link_errors(nvml: Any, ask: Callable[..., Any], handle: Any, gpu: int, link: int) -> LinkErrors:
     known: dict[str, Any] = {}
     try:
         values = field_values(nvml, handle, [(field, link) for _, field, _ in _COUNTERS])
@@ -71,10 +67,8 @@ def _link_errors(nvml: Any, handle: Any, gpu: int, link: int) -> LinkErrors:
             known[name] = bit_error_rate(number) if name.endswith("ber") else number
     for name, _, counter in _COUNTERS:
         if counter is not None and name not in known:
-            try:
-                known[name] = int(nvml.nvmlDeviceGetNvLinkErrorCounter(handle, link, counter))
-            except nvml.NVMLError:
-                continue
+            count = ask("nvmlDeviceGetNvLinkErrorCounter", handle, link, counter)
+            known |= {} if count is None else {name: int(count)}
     return LinkErrors(gpu, link, **known)
 
 
@@ -84,14 +78,7 @@ def gpu_errors() -> dict[str, dict[str, int]]:
         nvml = open_nvml()
     except NvmlAbsentError:
         return {}
-    found = {}
-
-    def ask(name: str, *arguments: Any) -> Any:
-        try:
-            return getattr(nvml, name)(*arguments)
-        except refusals(nvml):
-            return None
-
+    found, ask = {}, asker(nvml)
     for index in range(ask("nvmlDeviceGetCount") or 0):
         if (handle := ask("nvmlDeviceGetHandleByIndex", index)) is None:
             continue

@@ -6,17 +6,19 @@ that this driver does not answer is None, never an error.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from linkgauge.model.shape import MisshapenError, each, flag, maybe, one_of, read_json, table, text, whole
-from linkgauge.nvml import NvmlAbsentError, fabric_info, field_value, mig_uuids, open_nvml, refusals
+from linkgauge.nvml import NvmlAbsentError, asker, fabric_info, field_value, mig_uuids, open_nvml, refusals, text_of
 from linkgauge.system.anonymous import Pseudonyms
 from linkgauge.system.sysfs import normal_address
 
 _MOST_ANSWERS = 16 << 20  # bytes
+_BEYOND = (TypeError, ValueError)  # what pynvml raises besides, where a driver is of another version
 _FI_SPEED_COMMON = 90
 _FI_LINK_COUNT = 91
 _FI_GET_SPEED = 164
@@ -73,19 +75,19 @@ def read() -> dict[str, Any] | None:
         library = open_nvml()
     except NvmlAbsentError:
         return None
-    ask = _asker(library)
-    count = ask(library.nvmlDeviceGetCount) or 0
-    found = [ask(library.nvmlDeviceGetHandleByIndex, index) for index in range(count)]
+    ask = asker(library, *_BEYOND)
+    count = ask("nvmlDeviceGetCount") or 0
+    found = [ask("nvmlDeviceGetHandleByIndex", index) for index in range(count)]
     handles = [handle for handle in found if handle is not None]
     devices = [_device(library, ask, handle) for handle in handles]
     ancestors = []
     for i, one in enumerate(handles):
         for j, other in enumerate(handles[:i]):
-            level = ask(library.nvmlDeviceGetTopologyCommonAncestor, one, other)
+            level = ask("nvmlDeviceGetTopologyCommonAncestor", one, other)
             if level is not None:
                 ancestors.append([j, i, int(level)])
     return {
-        "driver": _text(ask(library.nvmlSystemGetDriverVersion)),
+        "driver": _text(ask("nvmlSystemGetDriverVersion")),
         "devices": devices,
         "ancestors": ancestors,
     }
@@ -107,67 +109,58 @@ def without_identities(answers: dict[str, Any], pseudonyms: Pseudonyms) -> str:
     return pseudonyms.of_answer(json.dumps(answers, indent=0))
 
 
-def _asker(library: Any) -> Callable[..., Any]:
-    def ask(function: Callable[..., Any], *arguments: Any) -> Any:
-        try:
-            return function(*arguments)
-        except refusals(library, TypeError, ValueError):
-            return None
-
-    return ask
-
-
 def _text(value: object) -> str | None:
-    if value is None:
-        return None
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+    return None if value is None else text_of(value)
 
 
-def _field(library: Any, ask: Callable[..., Any], handle: Any, field: int, scope: int | None = None) -> int | None:
+def _field(ask: Callable[..., Any], handle: Any, field: int, scope: int | None = None) -> int | None:
     """Return a field's whole value, or None where the driver does not give it."""
-    values = ask(library.nvmlDeviceGetFieldValues, handle, [field if scope is None else (field, scope)])
+    values = ask("nvmlDeviceGetFieldValues", handle, [field if scope is None else (field, scope)])
     if values is None or values[0].nvmlReturn != 0:
         return None
     return int(field_value(values[0]))
 
 
 def _device(library: Any, ask: Callable[..., Any], handle: Any) -> dict[str, Any]:
-    pci = ask(library.nvmlDeviceGetPciInfo, handle)
-    memory = ask(library.nvmlDeviceGetMemoryInfo, handle)
+    pci = ask("nvmlDeviceGetPciInfo", handle)
+    memory = ask("nvmlDeviceGetMemoryInfo", handle)
     return {
-        "name": _text(ask(library.nvmlDeviceGetName, handle)),
-        "uuid": _text(ask(library.nvmlDeviceGetUUID, handle)),
-        "serial": _text(ask(library.nvmlDeviceGetSerial, handle)),
+        "name": _text(ask("nvmlDeviceGetName", handle)),
+        "uuid": _text(ask("nvmlDeviceGetUUID", handle)),
+        "serial": _text(ask("nvmlDeviceGetSerial", handle)),
         "pci": None if pci is None else _text(pci.busId),
-        "vbios": _text(ask(library.nvmlDeviceGetVbiosVersion, handle)),
+        "vbios": _text(ask("nvmlDeviceGetVbiosVersion", handle)),
         "memory_bytes": None if memory is None else int(memory.total),
-        "memory_bus_bits": ask(library.nvmlDeviceGetMemoryBusWidth, handle),
-        "memory_clock_mhz": ask(library.nvmlDeviceGetMaxClockInfo, handle, library.NVML_CLOCK_MEM),
-        "sm_clock_mhz": ask(library.nvmlDeviceGetMaxClockInfo, handle, getattr(library, "NVML_CLOCK_SM", None)),
-        "performance_state": ask(library.nvmlDeviceGetPerformanceState, handle),
-        "numa": _memory_node(ask, library, handle),
-        "own_numa": ask(library.nvmlDeviceGetNumaNodeId, handle),
+        "memory_bus_bits": ask("nvmlDeviceGetMemoryBusWidth", handle),
+        "memory_clock_mhz": ask("nvmlDeviceGetMaxClockInfo", handle, library.NVML_CLOCK_MEM),
+        "sm_clock_mhz": ask("nvmlDeviceGetMaxClockInfo", handle, getattr(library, "NVML_CLOCK_SM", None)),
+        "performance_state": ask("nvmlDeviceGetPerformanceState", handle),
+        "numa": _memory_node(ask, handle),
+        "own_numa": ask("nvmlDeviceGetNumaNodeId", handle),
         "pcie": {
-            "generation": ask(library.nvmlDeviceGetCurrPcieLinkGeneration, handle),
-            "width": ask(library.nvmlDeviceGetCurrPcieLinkWidth, handle),
-            "max_generation": ask(library.nvmlDeviceGetMaxPcieLinkGeneration, handle),
-            "max_width": ask(library.nvmlDeviceGetMaxPcieLinkWidth, handle),
+            "generation": ask("nvmlDeviceGetCurrPcieLinkGeneration", handle),
+            "width": ask("nvmlDeviceGetCurrPcieLinkWidth", handle),
+            "max_generation": ask("nvmlDeviceGetMaxPcieLinkGeneration", handle),
+            "max_width": ask("nvmlDeviceGetMaxPcieLinkWidth", handle),
         },
         "links": list(_links(library, ask, handle)),
-        "c2c": _c2c(library, ask, handle),
+        "c2c": _c2c(ask, handle),
         "mig_devices": len(mig_uuids(library, handle)),
-        "fabric": _fabric(ask(fabric_info, library, handle)),
+        "fabric": _fabric(library, handle),
     }
 
 
-def _fabric(info: dict[str, Any] | None) -> dict[str, Any] | None:
+def _fabric(library: Any, handle: Any) -> dict[str, Any] | None:
     """Return a GPU's place in a fabric, without its health: that is of a moment, not of the machine."""
-    return None if info is None else {key: info[key] for key in _FABRIC}
+    with contextlib.suppress(*refusals(library, *_BEYOND)):
+        if (info := fabric_info(library, handle)) is not None:
+            return {key: info[key] for key in _FABRIC}
+    return None
 
 
-def _memory_node(ask: Callable[..., Any], library: Any, handle: Any) -> int | None:
+def _memory_node(ask: Callable[..., Any], handle: Any) -> int | None:
     """Return the NUMA node of host memory nearest to a device, where NVML names exactly one."""
-    words = ask(library.nvmlDeviceGetMemoryAffinity, handle, 16, 0)
+    words = ask("nvmlDeviceGetMemoryAffinity", handle, 16, 0)
     if words is None:
         return None
     nodes = [64 * i + bit for i, word in enumerate(words) for bit in range(64) if word >> bit & 1]
@@ -175,31 +168,31 @@ def _memory_node(ask: Callable[..., Any], library: Any, handle: Any) -> int | No
 
 
 def _links(library: Any, ask: Callable[..., Any], handle: Any) -> Iterator[dict[str, Any]]:
-    count = _field(library, ask, handle, _FI_LINK_COUNT)
-    common = _field(library, ask, handle, _FI_SPEED_COMMON)
+    count = _field(ask, handle, _FI_LINK_COUNT)
+    common = _field(ask, handle, _FI_SPEED_COMMON)
     for link in range(library.NVML_NVLINK_MAX_LINKS if count is None else count):
-        state = ask(library.nvmlDeviceGetNvLinkState, handle, link)
+        state = ask("nvmlDeviceGetNvLinkState", handle, link)
         if state is None:
             # Drivers without the count say so of every further link.
             if count is None:
                 break
             continue
-        remote = ask(library.nvmlDeviceGetNvLinkRemotePciInfo, handle, link) if state else None
-        kind = ask(library.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link) if state else None
+        remote = ask("nvmlDeviceGetNvLinkRemotePciInfo", handle, link) if state else None
+        kind = ask("nvmlDeviceGetNvLinkRemoteDeviceType", handle, link) if state else None
         yield {
             "link": link,
             "active": bool(state),
-            "version": _VERSIONS.get(ask(library.nvmlDeviceGetNvLinkVersion, handle, link)),
-            "megabytes_per_s": _field(library, ask, handle, _FI_GET_SPEED, link) or common,
+            "version": _VERSIONS.get(ask("nvmlDeviceGetNvLinkVersion", handle, link)),
+            "megabytes_per_s": _field(ask, handle, _FI_GET_SPEED, link) or common,
             "remote": _REMOTE.get(kind) if kind is not None else None,
             "remote_pci": None if remote is None else _text(remote.busId),
         }
 
 
-def _c2c(library: Any, ask: Callable[..., Any], handle: Any) -> dict[str, int] | None:
-    count = _field(library, ask, handle, _FI_C2C_COUNT)
+def _c2c(ask: Callable[..., Any], handle: Any) -> dict[str, int] | None:
+    count = _field(ask, handle, _FI_C2C_COUNT)
     if not count:
         return None
-    active = sum(_field(library, ask, handle, _FI_C2C_STATUS, link) == 1 for link in range(count))
-    rate = _field(library, ask, handle, _FI_C2C_MAX_RATE, 0)
+    active = sum(_field(ask, handle, _FI_C2C_STATUS, link) == 1 for link in range(count))
+    rate = _field(ask, handle, _FI_C2C_MAX_RATE, 0)
     return {"links": active, "megabytes_per_s": rate} if active and rate else None

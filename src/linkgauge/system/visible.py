@@ -14,10 +14,9 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from linkgauge.errors import brief, one_line
-from linkgauge.nvml import NvmlAbsentError, mig_uuids, open_nvml, refusals
+from linkgauge.nvml import NvmlAbsentError, asker, mig_uuids, open_nvml, text_of
 from linkgauge.system import kfd
 
 CUDA, ROCR, HIP = "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"
@@ -82,27 +81,17 @@ def of_kfd(nodes: Iterable[kfd.KfdNode]) -> list[KnownGpu]:
 
 
 def _nvidia() -> list[KnownGpu]:
+    """NVIDIA's by NVML's numbers; one that does not answer still counts."""
     try:
         library = open_nvml()
     except NvmlAbsentError:
         return []
-    found = []
-    try:
-        for index in range(library.nvmlDeviceGetCount()):
-            found.append(_known(library, index))
-    except refusals(library):
-        return []
+    ask, found = asker(library), []
+    for index in range(ask("nvmlDeviceGetCount") or 0):
+        handle = ask("nvmlDeviceGetHandleByIndex", index)
+        uuid = None if handle is None else ask("nvmlDeviceGetUUID", handle)
+        found.append(KnownGpu() if uuid is None else KnownGpu(text_of(uuid), mig_uuids(library, handle)))
     return found
-
-
-def _known(library: Any, index: int) -> KnownGpu:
-    """A GPU by NVML's number; one that does not answer still counts."""
-    try:
-        handle = library.nvmlDeviceGetHandleByIndex(index)
-        uuid = library.nvmlDeviceGetUUID(handle)
-    except refusals(library):
-        return KnownGpu()
-    return KnownGpu(uuid.decode() if isinstance(uuid, bytes) else str(uuid), mig_uuids(library, handle))
 
 
 def _of_cuda(environment: Mapping[str, str], gpus: Sequence[KnownGpu]) -> Visible:

@@ -147,7 +147,7 @@ def confirm(record: Record, config: Config, factors: Sequence[Factor], allowed: 
 
     A variable is left out with those that are of it alone.
     """
-    record.foresee(())  # each has a launch of its own
+    record.bench.foresee(())  # each has a launch of its own
     known = {factor.name: factor for factor in factors}
     pairs: list[tuple[Outcome, Outcome]] = []
     without: dict[str, list[tuple[Outcome, Outcome]]] = {name: [] for name, _ in config if len(config) > 1}

@@ -9,6 +9,7 @@ import statistics
 from collections.abc import Mapping
 from shlex import quote
 
+from linkgauge.model.grouped import grouped
 from linkgauge.model.quantity import change, format_duration, percent
 from linkgauge.plan.environment import shown as without_secrets
 from linkgauge.stats.checked import MISSED, checks_for, missed_rate
@@ -159,13 +160,10 @@ def _data(one: Confirmed) -> list[str]:
 def _effects(chosen: Chosen) -> list[str]:
     """What the library chose of either, the cases of one change on one line."""
     before, after = chosen
-    changes: dict[str, list[str]] = {}
-    for case in before:
-        if case in after:
-            same = before[case] == after[case]
-            words = f"{before[case]} either way" if same else f"{before[case]} -> {after[case]}"
-            changes.setdefault(words, []).append(case)
-    return [f"  chosen: {words} ({', '.join(cases)})" for words, cases in changes.items()]
+    changes = grouped(((before[case], after[case]), case) for case in before if case in after)
+    words = ((f"{one} either way" if one == other else f"{one} -> {other}", cases)
+             for (one, other), cases in changes.items())  # fmt: skip
+    return [f"  chosen: {change} ({', '.join(cases)})" for change, cases in words]
 
 
 def _tried(found: Found, choice: Choice) -> list[str]:

@@ -100,7 +100,7 @@ class Record:
 
     def __init__(self, bench: Bench) -> None:
         """Nothing is measured yet."""
-        self._bench = bench
+        self.bench = bench
         self.launched: list[Launched] = []
         self.ruled_out: dict[frozenset[tuple[str, str]], str] = {}
         self.default_bad = ""  # what the default's last launch that does not count went wrong by
@@ -117,7 +117,7 @@ class Record:
 
         SpentError where the budget is spent; a bad outcome rules it out, and what has it.
         """
-        outcome = self._bench.measure(config, confirms=confirms)
+        outcome = self.bench.measure(config, confirms=confirms)
         if outcome is None:
             raise SpentError
         self.tried.add(config)
@@ -145,29 +145,9 @@ class Record:
         self.launched.append(Launched(config, outcome, logs))
         return outcome
 
-    def foresee(self, configs: Sequence[Config]) -> None:
-        """Tell who measures what is asked for next."""
-        self._bench.foresee(configs)
-
-    def at_hand(self, config: Config) -> bool:
-        """Whether asking for it costs nothing."""
-        return self._bench.at_hand(config)
-
-    def shares(self, config: Config) -> bool:
-        """Whether it may share a launch with others."""
-        return self._bench.shares(config)
-
-    def launch_share(self) -> float:
-        """The share of the budget that a launch of its own takes."""
-        return self._bench.launch_share()
-
-    def left(self) -> float:
-        """The share of the budget that is left."""
-        return self._bench.left()
-
     def rule_out_unread(self, config: Config) -> None:
         """Rule out each variable of it, at the value that it has there, that the library does not read."""
-        for name in self._bench.unread(config):
+        for name in self.bench.unread(config):
             self.ruled_out.setdefault(frozenset({(name, dict(config)[name])}), NOT_READ)
 
     def rule_out(self, config: Config, why: str) -> None:

@@ -48,7 +48,7 @@ class Search:
 
     def __init__(self, factors: Sequence[Factor], bench: Bench, seed: int = 0) -> None:
         """Nothing is measured yet. The same outcomes give the same search: `seed` draws the orders."""
-        self.record = Record(bench)
+        self.bench, self.record = bench, Record(bench)
         self._factors = {factor.name: factor for factor in factors}
         self._random = random.Random(seed)
         self.survivors: tuple[str, ...] = ()
@@ -100,7 +100,7 @@ class Search:
         """A launch of each, in rounds with a default among them. SpentError at the reserve."""
         wanted = [config for config in dict.fromkeys(configs) if config != DEFAULT]
         # What shares a launch comes first: a short budget ends in the launches that others need for themselves.
-        sharing = [config for config in wanted if self.record.shares(config)]
+        sharing = [config for config in wanted if self.bench.shares(config)]
         alone = [config for config in wanted if config not in sharing]
         rounds = [
             [DEFAULT, *some[start : start + _ROUND]]
@@ -113,19 +113,19 @@ class Search:
             for turn in range(times):
                 self._random.shuffle(part)
                 order += [(config, turn > 0) for config in part]
-        self.record.foresee([config for config, _ in order])
+        self.bench.foresee([config for config, _ in order])
         for config, joins in order:
-            if self._is_time_to_confirm() and not self.record.at_hand(config):
+            if self._is_time_to_confirm() and not self.bench.at_hand(config):
                 raise SpentError
             if config == DEFAULT or self.record.allowed(config):
                 self.record.launch(config, joins=joins)
 
     def _is_time_to_confirm(self) -> bool:
         """Whether something was found that the rest of the budget can confirm: else the search may have all of it."""
-        return self._least_to_confirm() <= self.record.left() <= self._reserve() and bool(self.candidates())
+        return self._least_to_confirm() <= self.bench.left() <= self._reserve() and bool(self.candidates())
 
     def _least_to_confirm(self) -> float:
-        return 2 * LEAST_PAIRS * _WITH_GUARDS * self.record.launch_share()
+        return 2 * LEAST_PAIRS * _WITH_GUARDS * self.bench.launch_share()
 
     def _times(self) -> int:
         """How many measurements make one, for the noise that they have and what the budget allows."""
@@ -137,14 +137,14 @@ class Search:
 
     def _begin(self) -> None:
         """Some launches of the default, for what noise there is; more where it seems to be much, and time allows."""
-        shares = self.record.shares(DEFAULT)
+        shares = self.bench.shares(DEFAULT)
         alone = _FIRST_ALONE if shares else _FIRST
         for _ in range(alone):
             self.record.launch(DEFAULT)
         short = self._is_short()  # then all are measured once, whatever the noise
         if shares:  # a launch takes seconds, one more in a shared one a fraction
             together = (_FIRST if short else TELLING + 1) - alone
-            self.record.foresee([DEFAULT] * together)
+            self.bench.foresee([DEFAULT] * together)
             for _ in range(together):
                 self.record.launch(DEFAULT)
         while not short and self.record.noise() > _STEADY and not self.record.single_noise():
@@ -152,7 +152,7 @@ class Search:
 
     def _is_short(self) -> bool:
         """Whether the budget is of so few launches that it may end in the screening."""
-        return self.record.launch_share() > _SHORT
+        return self.bench.launch_share() > _SHORT
 
     # --- one variable at a time ---------------------------------------------------------------------------------------
 
@@ -164,7 +164,7 @@ class Search:
         everything = list(itertools.chain.from_iterable(singles.values()))
         if self._is_short():
             # Once more what seems to gain, before launches of one setting each take the rest of the time.
-            shared = [config for config in everything if self.record.shares(config)]
+            shared = [config for config in everything if self.bench.shares(config)]
             self._ask(shared)
             self._ask([one for one in shared if self.record.count(one) and self._change(one) < -LEAST_GAIN])
         else:  # in the table's order, what disturbs for a while would be in all values of one variable
@@ -188,18 +188,18 @@ class Search:
     def _fits(self, factors: Sequence[Factor], most: int) -> bool:
         """Whether a screening of so many values leaves half of what may be spent before the reserve."""
         singles = [merged((), {factor.name: value}) for factor in factors for value in factor.spread(most)]
-        launches = sum(_SHARED if self.record.shares(config) else 1.0 for config in singles)
+        launches = sum(_SHARED if self.bench.shares(config) else 1.0 for config in singles)
         return self._launches_affordable() * 0.5 >= launches * (1 + 1 / _ROUND)
 
     def _launches_affordable(self) -> float:
-        spent, done = 1 - self.record.left(), len(self.record.launched)
-        return max(0.0, self.record.left() - self._reserve()) * done / spent if spent > 0 and done else float("inf")
+        spent, done = 1 - self.bench.left(), len(self.record.launched)
+        return max(0.0, self.bench.left() - self._reserve()) * done / spent if spent > 0 and done else float("inf")
 
     def _reserve(self) -> float:
         """The share of the budget that confirming may need, as long as launches have taken so far; 0: more than all."""
         if self._least_to_confirm() > _MOST_RESERVE:
             return 0.0
-        return max(_RESERVE, min(_MOST_RESERVE, _TO_CONFIRM * self.record.launch_share()))
+        return max(_RESERVE, min(_MOST_RESERVE, _TO_CONFIRM * self.bench.launch_share()))
 
     def _active(self, singles: dict[str, list[Config]]) -> tuple[str, ...]:
         """Variables that did something, to either side, those that help first: two that do harm may help together."""

@@ -20,6 +20,7 @@ from linkgauge.model.shape import (
     checked,
     each,
     flag,
+    frozen,
     label,
     mapping,
     one_of,
@@ -213,20 +214,13 @@ def read_library(path: Path) -> Library:
             _setting(checked(plain_one, only(_SETTING, ("name", "scale", "what")), called), path.stem, called)
         )
     _check_whole(settings, where)
-    values: dict[str, Any] = {key: tuple(one) if isinstance(one, list) else one for key, one in head.items()}
-    return Library(name=path.stem, settings=tuple(settings), **values)
+    return Library(name=path.stem, settings=tuple(settings), **frozen(head))
 
 
 def _setting(found: dict[str, Any], library_name: str, where: str) -> Setting:
     low, high = found.pop("low", None), found.pop("high", None)
     conditions = tuple(
-        Condition(
-            tuple(one.get("values", ())),
-            tuple(one.get("patterns", ())),
-            one.get("nodes", False),
-            tuple(sorted(one.get("off_by", {}).items())),
-            one.get("multicast", False),
-        )
+        Condition(**{**frozen(one), "off_by": tuple(sorted(one.get("off_by", {}).items()))})
         for one in found.pop("only", ())
     )
     if found["scale"] in ("linear", "log2"):
@@ -243,12 +237,8 @@ def _setting(found: dict[str, Any], library_name: str, where: str) -> Setting:
     unknown = [value for one in conditions for value in one.values if value not in found["values"]]
     if unknown:
         raise MisshapenError(f"{where}: only: '{unknown[0]}' is none of its values")
-    values: dict[str, Any] = {
-        **found,
-        **{name: tuple(sorted(found.get(name, {}).items())) for name in ("needs", "only_with")},
-        **{name: tuple(found.get(name, ())) for name in ("values", "patterns", "conflicts")},
-    }
-    return Setting(library=library_name, conditions=conditions, **values)
+    found |= {name: tuple(sorted(found.get(name, {}).items())) for name in ("needs", "only_with")}
+    return Setting(library=library_name, conditions=conditions, **frozen(found))
 
 
 def _steps(scale: str, low: int, high: int) -> list[str]:

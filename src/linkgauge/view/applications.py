@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
+from linkgauge.model.grouped import grouped
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.result import Identity, Measured
 from linkgauge.stats.launches import Places
@@ -15,7 +16,7 @@ from linkgauge.stats.step_times import KINDS, RankSteps, Span, busiest, step_tim
 from linkgauge.view import charts
 from linkgauge.view.charts import Chart
 from linkgauge.view.results import Results
-from linkgauge.view.screen import Table
+from linkgauge.view.screen import titled_table
 from linkgauge.view.units import size_text, time_text
 
 KIND_WORDS = {"host_to_device": "to device", "device_to_host": "to host", "within_device": "within device"}
@@ -57,18 +58,12 @@ def over_ranks(results: Results, rows: Sequence[Measured]) -> Chart:
     cases of a mechanism on as many ranks the quickest counts.
     """
     alt = charts.altair()
-    quickest: dict[tuple[int, str], Measured] = {}
-    for row in sorted(rows, key=lambda row: -row.median_ns):
-        quickest[row.ranks, way_of(results, row)] = row
+    quickest = {(row.ranks, way_of(results, row)): row for row in sorted(rows, key=lambda row: -row.median_ns)}
     data = [
-        {
-            "ranks": ranks,
-            "mechanism": mechanism,
-            "us": charts.short(row.median_ns, 1e-3),
-            "application": row.case.app.label,
-        }
+        {"ranks": ranks, "mechanism": mechanism, "us": charts.short(row.median_ns, 1e-3),
+         "application": row.case.app.label}
         for (ranks, mechanism), row in sorted(quickest.items())
-    ]
+    ]  # fmt: skip
     ways = sorted({way_of(results, row) for row in measured(results.rows)})
     look = charts.encoding_of(ways, [way for way in ways if any(item["mechanism"] == way for item in data)])
     axis = alt.Axis(labelExpr=_TIME_LABEL, tickCount=6, grid=False, labelOverlap=True)
@@ -77,7 +72,7 @@ def over_ranks(results: Results, rows: Sequence[Measured]) -> Chart:
         y=alt.Y("us:Q", title=None, scale=alt.Scale(type="log", nice=False, padding=8), axis=axis),
         color=look["color"],
     )
-    tips = [alt.Tooltip(field) for field in ("application:N", "mechanism:N", "ranks:O", "us:Q")]
+    tips = charts.tips("application:N", "mechanism:N", "ranks:O", "us:Q")
     lines = base.mark_line(strokeWidth=2).encode(strokeDash=look["strokeDash"])
     points = base.mark_point(filled=True, size=45, opacity=1).encode(shape=look["shape"], tooltip=tips)
     return alt.layer(lines, points)
@@ -86,10 +81,8 @@ def over_ranks(results: Results, rows: Sequence[Measured]) -> Chart:
 def over_ranks_of_each(results: Results, rows: Sequence[Measured]) -> Chart:
     """Return `over_ranks` of each application of `rows`, four side by side."""
     alt = charts.altair()
-    names = sorted({name_of(row) for row in rows})
-    own = [[row for row in rows if name_of(row) == name] for name in names]
-    panels = [over_ranks(results, of_one).properties(width=150, height=120, title=name)
-              for name, of_one in zip(names, own, strict=True)]  # fmt: skip
+    own = grouped((name_of(row), row) for row in rows)
+    panels = [over_ranks(results, own[name]).properties(width=150, height=120, title=name) for name in sorted(own)]
     return alt.concat(*panels, columns=4)
 
 
@@ -115,7 +108,7 @@ def kinds_of_steps(results: Results, rows: Sequence[Measured], told: dict[Identi
          "share": charts.short(100 * ns / slowest[name_of(row), row.ranks]), "us": charts.short(ns, 1e-3)}
         for name, (row, one) in zip(names, busy, strict=True) for kind, ns in one.ns.items()
     ]  # fmt: skip
-    tips = [alt.Tooltip(field) for field in ("case:N", "kind:N", "share:Q", "us:Q")]
+    tips = charts.tips("case:N", "kind:N", "share:Q", "us:Q")
     return (
         alt.Chart(charts.data(data))
         .mark_bar()
@@ -142,15 +135,13 @@ def ranks_over_time(results: Results, row: Measured, spans: Sequence[Span]) -> C
     for one in spans:
         host = host_of.get(one.rank)
         first[host] = min(one.begin_ns, first.get(host, one.begin_ns))
-    data = []
-    for one in spans:
-        zero = first[host_of.get(one.rank)]
-        data.append(
-            {"rank": one.rank, "kind": KIND_WORDS.get(one.kind, one.kind),
-             "begin": charts.short(one.begin_ns - zero, 1e-3), "end": charts.short(one.end_ns - zero, 1e-3),
-             "us": charts.short(one.end_ns - one.begin_ns, 1e-3)}
-        )  # fmt: skip
-    tips = [alt.Tooltip(field) for field in ("rank:O", "kind:N", "begin:Q", "us:Q")]
+    data = [
+        {"rank": one.rank, "kind": KIND_WORDS.get(one.kind, one.kind),
+         "begin": charts.short(one.begin_ns - zero, 1e-3), "end": charts.short(one.end_ns - zero, 1e-3),
+         "us": charts.short(one.end_ns - one.begin_ns, 1e-3)}
+        for one in spans for zero in (first[host_of.get(one.rank)],)
+    ]  # fmt: skip
+    tips = charts.tips("rank:O", "kind:N", "begin:Q", "us:Q")
     return (
         alt.Chart(charts.data(data))
         .mark_bar(height={"band": 0.85})
@@ -182,11 +173,9 @@ def application_tables(results: Results) -> list[RenderableType]:
     if not rows:
         return []
     told = step_times(results.run)
-    table = Table(title="applications: an iteration, and where its busiest rank's time went", title_justify="left",
-                  title_style="bold", box=None, pad_edge=False, header_style="bold")  # fmt: skip
-    for name in ("application", "ranks", "by", "time", "a rank sends", "where"):
-        table.add_column(name, overflow="fold", no_wrap=name in ("ranks", "time"),
-                         justify="right" if name in ("ranks", "time") else "left")  # fmt: skip
+    table = titled_table("applications: an iteration, and where its busiest rank's time went",
+                         ("application", "ranks", "by", "time", "a rank sends", "where"), ("ranks", "time"),
+                         no_wrap=True)  # fmt: skip
     for row in sorted(rows, key=lambda row: (row.case.app.label, row.ranks, row.median_ns)):
         ranks = told.get(row.identity, [])
         one = busiest(ranks)

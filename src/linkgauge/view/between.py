@@ -74,7 +74,7 @@ def card_lines(results: Results) -> list[str]:
         there = places.of_row(row)
         if crossing is None or crossing.went_by != NETWORK or len(nodes_of(there)) != len(set(there)):
             continue
-        for place in set(there):
+        for place in dict.fromkeys(there):
             cards = used.setdefault(row.transport, {}).setdefault(place.device, {})
             cards.update(dict.fromkeys(crossing.rails_of.get(place.node, ())))
     near = {transport: {device: tuple(devices[device]) for device in sorted(devices)}
@@ -88,13 +88,11 @@ def distance_lines(results: Results, unit: str) -> list[str]:
     Of the pattern and mechanism with most pairs, at their largest size; and of this mechanism's other service classes.
     With each the spread of the pair whose times spread most: its quartiles' distance over the median.
     """
-    groups: dict[tuple[str, str, int], list[Measured]] = {}
-    for row in results.rows:
-        if row.distance in DISTANCES and is_pair(row) and row.goodput_bytes_per_s:
-            groups.setdefault((row.pattern, results.label(row), row.size), []).append(row)
+    known = (row for row in results.rows if row.distance in DISTANCES and row.goodput_bytes_per_s)
+    groups = pairs_by_mechanism(results, known)
     if not groups:
         return []
-    best, rows = max(groups.items(), key=lambda item: (len(item[1]), item[0][2], item[0][0]))
+    best, rows = most_pairs(groups)
     alike = {best: rows}
     if rows[0].case.service_class:
         there = (item for item in groups.items() if (item[0][0], item[0][2]) == (best[0], best[2]))
@@ -104,6 +102,20 @@ def distance_lines(results: Results, unit: str) -> list[str]:
         f"{pattern} by {mechanism} at {size_text(size)}: {'; '.join(_of_classes(found, unit))}; the network {source}"
         for (pattern, mechanism, size), found in alike.items()
     ]
+
+
+Sets = Mapping[tuple[str, str, int], list[Measured]]
+"""Pairs of one pattern, mechanism and size."""
+
+
+def pairs_by_mechanism(results: Results, rows: Iterable[Measured]) -> Sets:
+    """Return those of the rows that are of pairs, by pattern, mechanism and size."""
+    return grouped(((row.pattern, results.label(row), row.size), row) for row in rows if is_pair(row))
+
+
+def most_pairs(groups: Sets) -> tuple[tuple[str, str, int], list[Measured]]:
+    """Return the pattern and mechanism with most pairs, at their largest size."""
+    return max(groups.items(), key=lambda item: (len(item[1]), item[0][2], item[0][0]))
 
 
 def _of_classes(rows: Sequence[Measured], unit: str) -> Iterator[str]:

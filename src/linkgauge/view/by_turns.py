@@ -9,20 +9,19 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from linkgauge.errors import LinkgaugeError, UsageError
+from linkgauge.errors import UsageError
 from linkgauge.expect.network import Network
-from linkgauge.expect.of_run import system_of_run
 from linkgauge.expect.sharing import FairShare, part_words, share_of
+from linkgauge.findings.read import system_of
 from linkgauge.model.quantity import format_duration
 from linkgauge.model.shape import as_it_is, checked, each, number, read_json, table, text, whole
-from linkgauge.stats.interference import LEAST_WINDOWS, SlowDown, interferences
+from linkgauge.stats.interference import LEAST_WINDOWS, interferences
 from linkgauge.stats.rounds import OverRounds, SlowRound, core_shares, over_rounds, slow_rounds
 from linkgauge.store.run import Run
-from linkgauge.system.model import System
 from linkgauge.view import charts
 from linkgauge.view.charts import Chart
 from linkgauge.view.results import Results
-from linkgauge.view.screen import Table
+from linkgauge.view.screen import titled_table
 from linkgauge.view.units import digits, range_text, size_text, time_text
 
 
@@ -35,7 +34,7 @@ def interference_rows(results: Results) -> tuple[list[str], list[list[str]]]:
     found = [one for one in interferences(results.run) if one.identity in titles] if titles else []
     if not found:
         return [], []
-    system, network = _system_of(results), Network.of_run(results.run)
+    system, network = system_of(results.run), Network.of_run(results.run)
     fair = {one.identity: _fair(share_of(system, one, network)) for one in found}
     tails = sorted({one.quantile for each in found for one in each.slow_downs[1:]})
     columns = ["case", "alone", "background", "slow-down", "95 % interval", "mean", *(f"p{q * 100:.0f}" for q in tails),
@@ -45,19 +44,15 @@ def interference_rows(results: Results) -> tuple[list[str], list[list[str]]]:
         middle = one.slow_downs[0]
         at = {slow.quantile: slow for slow in one.slow_downs}
         kept = [f"{100 * load.kept:.0f} %" for load in one.loads if load.kept is not None]
-        rows.append(
-            [
-                titles[one.identity],
-                time_text(one.alone_ns),
-                time_text(one.beside_ns),
-                _factor(middle.factor) if middle.known else "unknown",
-                _interval(middle) or f"{one.windows} of {LEAST_WINDOWS} windows",
-                _factor(one.of_means) if middle.known else "-",
-                *(_factor(at[q].factor) if q in at and middle.known else "-" for q in tails),
-                ", ".join(kept) or "-",
-                *([fair[one.identity] or "not known"] if any(fair.values()) else []),
-            ]
-        )
+        interval = "" if middle.interval is None else " to ".join(map(digits, middle.interval))
+        rows.append([
+            titles[one.identity], time_text(one.alone_ns), time_text(one.beside_ns),
+            _factor(middle.factor) if middle.known else "unknown",
+            interval or f"{one.windows} of {LEAST_WINDOWS} windows",
+            _factor(one.of_means) if middle.known else "-",
+            *(_factor(at[q].factor) if q in at and middle.known else "-" for q in tails),
+            ", ".join(kept) or "-", *([fair[one.identity] or "not known"] if any(fair.values()) else []),
+        ])  # fmt: skip
     return columns, rows
 
 
@@ -77,13 +72,6 @@ def interference_lines(results: Results) -> list[RenderableType]:
     return [Group(*lines)]
 
 
-def _system_of(results: Results) -> System | None:
-    try:
-        return system_of_run(results.run)
-    except LinkgaugeError:
-        return None
-
-
 def _fair(share: FairShare | None) -> str:
     """Return the slow-down that sharing a link or a memory explains, and which; empty where it is not known."""
     if share is None:
@@ -95,10 +83,6 @@ def _fair(share: FairShare | None) -> str:
 
 def _factor(value: float) -> str:
     return f"{digits(value)}x"
-
-
-def _interval(slow: SlowDown) -> str:
-    return "" if slow.interval is None else " to ".join(digits(end) for end in slow.interval)
 
 
 _MAX_BYTES = 16 << 20
@@ -160,10 +144,9 @@ def rounds_parts(results: Results) -> list[RenderableType]:
     rows, lines = rounds_told(results)
     if not rows:
         return []
-    table = Table(title="over the rounds", title_justify="left", title_style="bold", box=None, pad_edge=False,
-                  header_style="bold")  # fmt: skip
-    for place, name in enumerate(ROUND_COLUMNS):
-        table.add_column(name, justify="right" if place else "left", overflow="fold", ratio=0 if place else 1)
+    table = titled_table("over the rounds", ROUND_COLUMNS, ROUND_COLUMNS[1:])
+    for column in table.columns:
+        column.ratio = 1 if column is table.columns[0] else 0
     for row in rows:
         table.add_row(*map(Text, row))
     parts: list[RenderableType] = [table]

@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 import resource
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from linkgauge.errors import EnvironmentLackingError, UsageError
@@ -182,35 +182,23 @@ def chart_rows(results: Results, rows: Iterable[Measured], unit: str) -> list[di
 
     The quartiles of a rate are those of the times, turned over. Rows without goodput have none.
     """
-    scale = RATE_UNITS[unit]
+    scale = 1 / RATE_UNITS[unit]
     out = []
     for row in rows:
         half = 1e-3 * row.latency_ns / row.median_ns if row.median_ns else 1e-3
-        drawn = {
-            "mechanism": results.label(row),
-            "transport": row.transport,
-            "size": row.size,
-            "size_text": size_text(row.size),
-            "ranks": row.ranks,
-            "samples": row.samples,
-            "median": short(row.median_ns, half),
-            "q1": short(row.q1_ns, half),
-            "q3": short(row.q3_ns, half),
-            "p5": short(row.p5_ns, half),
-            "p95": short(row.p95_ns, half),
-            "mean": short(row.mean_ns, half),
-            "min": short(row.min_ns, half),
-            "max": short(row.max_ns, half),
-            "low": short(row.interval_low_ns, half),
-            "high": short(row.interval_high_ns, half),
-        }
+        drawn = {"mechanism": results.label(row), "transport": row.transport, "size": row.size,
+                 "size_text": size_text(row.size), "ranks": row.ranks, "samples": row.samples}  # fmt: skip
+        drawn |= {name: short(getattr(row, f"{name}_ns"), half) for name in _TIMES}
+        drawn |= {"low": short(row.interval_low_ns, half), "high": short(row.interval_high_ns, half)}
         if row.goodput_bytes_per_s is not None:
-            drawn["goodput"] = short(row.goodput_bytes_per_s, 1 / scale)
-            drawn["goodput_q1"] = short(row.goodput_q1_bytes_per_s, 1 / scale)
-            drawn["goodput_q3"] = short(row.goodput_q3_bytes_per_s, 1 / scale)
-            drawn["bus"] = short(row.busbw_bytes_per_s, 1 / scale)
+            drawn |= {name: short(getattr(row, f"{name}_bytes_per_s"), scale) for name in _RATES}
+            drawn["bus"] = short(row.busbw_bytes_per_s, scale)
         out.append(drawn)
     return out
+
+
+_TIMES = ("median", "q1", "q3", "p5", "p95", "mean", "min", "max")
+_RATES = ("goodput", "goodput_q1", "goodput_q3")
 
 
 def short(value: float | None, factor: float = 1.0) -> float | None:
@@ -218,6 +206,42 @@ def short(value: float | None, factor: float = 1.0) -> float | None:
     if value is None or not math.isfinite(value):
         return None
     return float(f"{value * factor:.5g}")
+
+
+def tips(*fields: str | Mapping[str, str]) -> list[Any]:
+    """Return what pointing at a mark shows: fields, those of a mapping under titles."""
+    alt = altair()
+    return [tip for one in fields for tip in (
+        [alt.Tooltip(one)] if isinstance(one, str) else [alt.Tooltip(name, title=title) for name, title in one.items()]
+    )]  # fmt: skip
+
+
+def ratio_color(field: str, ratios: Iterable[float], title: str) -> tuple[Any, Any]:
+    """Return the color of cells of ratios, and that of the texts on them.
+
+    It is symmetric about 1 on a logarithmic scale: blue above it, orange below.
+    """
+    alt = altair()
+    reach = max([1.25, *(max(ratio, 1 / ratio) for ratio in ratios)])
+    scale = alt.Scale(type="log", domain=[1 / reach, 1, reach], range=["#D55E00", "#F7F7F7", "#0072B2"])
+    legend = gradient_legend(title=title, format=".3~g", values=[short(1 / reach), 1, short(reach)])
+    strong = f"abs(log(datum.{field})) > 0.6 * {math.log(reach)}"
+    return alt.Color(f"{field}:Q", scale=scale, legend=legend), chosen(alt.ColorValue, strong, "white", "black")
+
+
+def level_color(values: Sequence[float], reverse: bool) -> tuple[Any, Any]:
+    """Return the scale of cells' colors over these values, and the color of texts on them. `reverse`: less is better.
+
+    Viridis is dark at its low end: white on dark, black on bright.
+    """
+    alt = altair()
+    low, high = (min(values), max(values)) if values else (0, 1)
+    middle = (low + high) / 2
+    # Colors that span less than a tenth would paint noise.
+    domain = [low, high] if high - low > 0.1 * abs(middle) else [0.95 * middle, 1.05 * middle]
+    scale = alt.Scale(scheme="viridis", reverse=reverse, domain=domain, clamp=True)
+    dark = f"datum.value {'>' if reverse else '<'} {middle}"
+    return scale, chosen(alt.ColorValue, dark, "white", "black")
 
 
 def gradient_legend(**more: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from linkgauge.errors import UsageError
@@ -10,14 +9,14 @@ from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.result import Measured
 from linkgauge.view import charts
 from linkgauge.view.charts import Chart
-from linkgauge.view.limits import Limits
+from linkgauge.view.limits import NONE, Limits
 from linkgauge.view.results import Results
 from linkgauge.view.units import RATE_UNITS, digits, size_text
 
 SMALL_BYTES = 4096  # the sizes of the panel of small ones
 
 
-def latency_over_size(results: Results, rows: list[Measured], unit: str, limits: Limits | None = None) -> Chart:
+def latency_over_size(results: Results, rows: list[Measured], unit: str, limits: Limits = NONE) -> Chart:
     """Return the median time (pingpong: one way) in µs over size, both axes logarithmic."""
     title = f"{PATTERNS[rows[0].pattern].latency_words} (µs)"
     data = charts.chart_rows(results, rows, unit)
@@ -25,23 +24,17 @@ def latency_over_size(results: Results, rows: list[Measured], unit: str, limits:
     return _lines(results, data, _y("median", title, data, limit), "q1", "q3", limit)
 
 
-def goodput_over_size(results: Results, rows: list[Measured], unit: str, limits: Limits | None = None) -> Chart:
+def goodput_over_size(results: Results, rows: list[Measured], unit: str, limits: Limits = NONE) -> Chart:
     """Return the median goodput in `unit` over size, both axes logarithmic. UsageError for rows that have none."""
-    data = _rates(results, rows, unit, limits, 1.0)
     ways = ", sum of both ways" if PATTERNS[rows[0].pattern].both_ways else ""
-    limit = drawn_limit(rows, limits, unit, 1.0)
-    y = _y("goodput", f"goodput ({unit}{ways})", data, limit)
-    return _lines(results, data, y, "goodput_q3", "goodput_q1", limit)
+    return _rate_lines(results, rows, unit, limits, 1.0, f"goodput ({unit}{ways})")
 
 
-def busbw_over_size(results: Results, rows: list[Measured], unit: str, limits: Limits | None = None) -> Chart:
+def busbw_over_size(results: Results, rows: list[Measured], unit: str, limits: Limits = NONE) -> Chart:
     """Return the bus bandwidth of one of nccl-tests' collectives over size. UsageError for other rows."""
     if not has_busbw(rows[0]):
         raise UsageError(f"{rows[0].pattern} has no busbw: 'linkgauge plot --figure goodput' shows its goodput")
-    factor = shown_factor(rows[0])
-    data = _rates(results, rows, unit, limits, factor)
-    limit = drawn_limit(rows, limits, unit, factor)
-    return _lines(results, data, _y("goodput", f"busbw ({unit})", data, limit), "goodput_q3", "goodput_q1", limit)
+    return _rate_lines(results, rows, unit, limits, shown_factor(rows[0]), f"busbw ({unit})")
 
 
 def has_busbw(row: Measured) -> bool:
@@ -55,27 +48,31 @@ def shown_factor(row: Measured) -> float:
 
 
 def rate_over_size(
-    results: Results, rows: list[Measured], unit: str, limits: Limits | None = None, plain: bool = False
+    results: Results, rows: list[Measured], unit: str, limits: Limits = NONE, plain: bool = False
 ) -> Chart:
     """Return busbw over size of nccl-tests' collectives, goodput of all else, on a logarithmic axis.
 
     `plain`: on a straight axis from zero, on which the share of the limit can be read off: for a slide.
     """
-    chart = (busbw_over_size if has_busbw(rows[0]) else goodput_over_size)(results, rows, unit, limits)
     if not plain:
-        return chart
-    factor = shown_factor(rows[0])
-    data, limit = _rates(results, rows, unit, limits, factor), drawn_limit(rows, limits, unit, factor)
-    top = 1.12 * max([row["goodput_q1"] for row in data] + ([limit["value"]] if limit else []))
-    alt = charts.altair()
+        return (busbw_over_size if has_busbw(rows[0]) else goodput_over_size)(results, rows, unit, limits)
     title = f"{'busbw' if has_busbw(rows[0]) else 'goodput'} ({unit})"
-    y = alt.Y("goodput:Q", title=title, scale=alt.Scale(domain=[0, top], nice=False), axis=alt.Axis(tickCount=6))
-    return _lines(results, data, y, "goodput_q3", "goodput_q1", limit, picking=False)
+    return _rate_lines(results, rows, unit, limits, shown_factor(rows[0]), title, plain=True)
 
 
-def _rates(
-    results: Results, rows: list[Measured], unit: str, limits: Limits | None, factor: float
-) -> list[dict[str, Any]]:
+def _rate_lines(
+    results: Results, rows: list[Measured], unit: str, limits: Limits, factor: float, title: str, plain: bool = False
+) -> Chart:
+    data, limit = _rates(results, rows, unit, limits, factor), drawn_limit(rows, limits, unit, factor)
+    y = _y("goodput", title, data, limit)
+    if plain:
+        alt = charts.altair()
+        top = 1.12 * max([row["goodput_q1"] for row in data] + ([limit["value"]] if limit else []))
+        y = alt.Y("goodput:Q", title=title, scale=alt.Scale(domain=[0, top], nice=False), axis=alt.Axis(tickCount=6))
+    return _lines(results, data, y, "goodput_q3", "goodput_q1", limit, picking=not plain)
+
+
+def _rates(results: Results, rows: list[Measured], unit: str, limits: Limits, factor: float) -> list[dict[str, Any]]:
     """Return the rows as they are drawn, goodput times `factor`, each with its own limit for who points at it."""
     data = []
     for row, drawn in zip(rows, charts.chart_rows(results, rows, unit), strict=True):
@@ -90,13 +87,13 @@ def _rates(
     return data
 
 
-def _limit_words(row: Measured, limits: Limits | None, unit: str, factor: float) -> str:
+def _limit_words(row: Measured, limits: Limits, unit: str, factor: float) -> str:
     """Return a row's share of its own limit: `87 % of 450 GB/s (max_flow)`; empty where it has none."""
-    bound = limits.limit_of(row) if limits is not None else None
-    if bound is None or not bound.goodput_bytes_per_s or row.goodput_bytes_per_s is None:
+    bound = limits.limit_of(row)
+    if bound is None:
         return ""
-    share = digits(100 * row.goodput_bytes_per_s / bound.goodput_bytes_per_s)
-    return f"{share} % of {digits(factor * bound.goodput_bytes_per_s / RATE_UNITS[unit])} {unit} ({bound.rule})"
+    share = digits(100 * row.goodput / bound.rate)
+    return f"{share} % of {digits(factor * bound.rate / RATE_UNITS[unit])} {unit} ({bound.rule})"
 
 
 def _y(field: str, title: str, data: list[dict[str, Any]], limit: dict[str, Any] | None) -> Any:
@@ -114,7 +111,7 @@ def small_sizes(results: Results, rows: list[Measured], unit: str) -> Chart:
     return _lines(results, charts.chart_rows(results, few, unit), y, "q1", "q3", None, picking=False)
 
 
-def goodput_figure(results: Results, rows: list[Measured], unit: str, limits: Limits | None = None) -> Chart:
+def goodput_figure(results: Results, rows: list[Measured], unit: str, limits: Limits) -> Chart:
     """Return goodput over size with the latency of small sizes beside it, as the papers draw it."""
     alt = charts.altair()
     main = goodput_over_size(results, rows, unit, limits).properties(width=420, height=300)
@@ -147,17 +144,9 @@ def _lines(
         y=alt.Y(f"{low}:Q", title=said.get("title")), y2=alt.Y2(f"{high}:Q"), color=look["color"], opacity=faint
     )
     line = base.mark_line(strokeWidth=2).encode(y=y, color=look["color"], strokeDash=look["strokeDash"], opacity=strong)
-    tips = [
-        alt.Tooltip("mechanism:N"),
-        alt.Tooltip("size_text:N", title="size"),
-        alt.Tooltip("median:Q", title="median, µs"),
-        alt.Tooltip("low:Q", title="95 % interval from"),
-        alt.Tooltip("high:Q", title="to"),
-        alt.Tooltip("samples:Q", title="samples"),
-    ]
-    if field == "goodput":
-        tips.insert(2, alt.Tooltip("goodput:Q", title=said["title"]))
-        tips.insert(3, alt.Tooltip("limit:N", title="% of limit"))
+    rate = {"goodput:Q": said["title"], "limit:N": "% of limit"} if field == "goodput" else {}
+    tips = charts.tips("mechanism:N", {"size_text:N": "size", **rate, "median:Q": "median, µs",
+                       "low:Q": "95 % interval from", "high:Q": "to", "samples:Q": "samples"})  # fmt: skip
     points = base.mark_point(filled=True, size=42).encode(
         y=y, color=look["color"], shape=look["shape"], opacity=strong, tooltip=tips
     )
@@ -167,36 +156,35 @@ def _lines(
     return alt.layer(*layers)
 
 
-def drawn_limit(rows: list[Measured], limits: Limits | None, unit: str, factor: float) -> dict[str, Any] | None:
+def drawn_limit(rows: list[Measured], limits: Limits, unit: str, factor: float) -> dict[str, Any] | None:
     """Return the one limit that a chart draws: the least upper bound of the mechanism that may reach most.
 
     What other mechanisms may reach, and what other rules say, is in the texts that pointing at a line or point shows.
     """
-    bounds = [found for row in rows if limits is not None and (found := limits.limit_of(row)) is not None]
-    drawn = max(bounds, key=lambda line: line.goodput_bytes_per_s or 0.0, default=None)
-    if limits is None or drawn is None or not drawn.goodput_bytes_per_s:
+    bounds = [found for row in rows if (found := limits.limit_of(row)) is not None]
+    drawn = max(bounds, key=lambda line: line.rate, default=None)
+    if drawn is None:
         return None
     scale = factor / RATE_UNITS[unit]
     others: dict[str, float] = {}
     for row in rows:
         for line in limits.of(row):
-            if line.goodput_bytes_per_s and 0 < line.goodput_bytes_per_s < 0.999 * drawn.goodput_bytes_per_s:
+            if line.goodput_bytes_per_s and 0 < line.goodput_bytes_per_s < 0.999 * drawn.rate:
                 others.setdefault(f"{line.rule} ({line.kind})", line.goodput_bytes_per_s)
     said = sorted(others.items(), key=lambda item: -item[1])[:_MOST_OTHERS]
     return {
-        "value": charts.short(drawn.goodput_bytes_per_s, scale),
-        "text": f"limit: {digits(drawn.goodput_bytes_per_s * scale)} {unit} ({drawn.rule})",
+        "value": charts.short(drawn.rate, scale),
+        "text": f"limit: {digits(drawn.rate * scale)} {unit} ({drawn.rule})",
         "others": "; ".join(f"{name} {digits(value * scale)}" for name, value in said),
     }
 
 
-def _least_time(rows: list[Measured], limits: Limits | None) -> dict[str, Any] | None:
+def _least_time(rows: list[Measured], limits: Limits) -> dict[str, Any] | None:
     """Return the least time that was measured or is typical of the lowest layer; None where no rule tells of one.
 
     A bound's least time lies orders of magnitude below the curves, and would only shrink them.
     """
-    lines = [line for row in rows if limits is not None for line in limits.of(row)]
-    told = [line for line in lines if line.latency_ns and not line.binds]
+    told = [line for row in rows for line in limits.of(row) if line.latency_ns and not line.binds]
     least = min(told, key=lambda line: line.latency_ns or 0.0, default=None)
     if least is None or not least.latency_ns:
         return None
@@ -212,9 +200,7 @@ def _limit_line(limit: dict[str, Any], x: Any, below: bool) -> list[Any]:
     """Return the dashed line over the whole width, its name at the left, and what pointing at it shows."""
     alt = charts.altair()
     data = charts.data([limit])
-    tips = [alt.Tooltip("text:N", title="drawn")] + (
-        [alt.Tooltip("others:N", title="others")] if limit["others"] else []
-    )
+    tips = charts.tips({"text:N": "drawn", **({"others:N": "others"} if limit["others"] else {})})
     y = alt.Y("value:Q")
     rule = alt.Chart(data).mark_rule(strokeDash=[5, 4], color=charts.LIMIT_COLOR, strokeWidth=1.4)
     # A line of one pixel is hard to point at.
@@ -235,11 +221,8 @@ def _limit_line(limit: dict[str, Any], x: Any, below: bool) -> list[Any]:
 def over_devices(results: Results, rows: list[Measured], unit: str, size: int) -> Chart:
     """Return goodput over the number of devices for one pattern and size, a line a mechanism, quartiles as bars."""
     alt = charts.altair()
-    data = [
-        item
-        for item in charts.chart_rows(results, [row for row in rows if row.case.size_requested == size], unit)
-        if "goodput" in item
-    ]
+    own = [row for row in rows if row.case.size_requested == size and row.goodput_bytes_per_s is not None]
+    data = charts.chart_rows(results, own, unit)
     look = charts.mechanism_encoding(results, list(dict.fromkeys(item["mechanism"] for item in data)))
     counts = sorted({item["ranks"] for item in data})
     base = alt.Chart(charts.data(data)).encode(
@@ -250,11 +233,8 @@ def over_devices(results: Results, rows: list[Measured], unit: str, size: int) -
         y=alt.Y("goodput_q3:Q", title=f"goodput ({unit})"), y2=alt.Y2("goodput_q1:Q")
     )
     line = base.mark_line(strokeWidth=2).encode(y=y, strokeDash=look["strokeDash"])
-    points = base.mark_point(filled=True, size=50, opacity=1).encode(
-        y=y,
-        shape=look["shape"],
-        tooltip=[alt.Tooltip("mechanism:N"), alt.Tooltip("ranks:O"), alt.Tooltip("goodput:Q"), alt.Tooltip("bus:Q")],
-    )
+    tips = charts.tips("mechanism:N", "ranks:O", "goodput:Q", "bus:Q")
+    points = base.mark_point(filled=True, size=50, opacity=1).encode(y=y, shape=look["shape"], tooltip=tips)
     return alt.layer(bars, line, points)
 
 
@@ -264,44 +244,29 @@ def ratio_map(results: Results, rows: list[Measured], of: str, against: str) -> 
     Colors are symmetric about 1 on a logarithmic scale: blue where `of` is faster, orange where `against` is.
     """
     alt = charts.altair()
-    times: dict[tuple[int, int, str], float] = {}
-    for row in rows:
-        times[row.case.size_requested, row.ranks, results.label(row)] = row.median_ns
-    data: list[dict[str, Any]] = []
-    for (size, ranks, label), time in times.items():
-        if label == of and (size, ranks, against) in times:
-            ratio = times[size, ranks, against] / time
-            data.append(
-                {
-                    "size": size,
-                    "size_text": size_text(size),
-                    "ranks": ranks,
-                    "ratio": charts.short(ratio),
-                    "text": digits(ratio),
-                }
-            )
-    sizes = [size_text(size) for size in sorted({item["size"] for item in data})]
-    counts = sorted({item["ranks"] for item in data}, reverse=True)
-    reach = max([1.25, *(max(item["ratio"], 1 / item["ratio"]) for item in data)])
-    scale = alt.Scale(type="log", domain=[1 / reach, 1, reach], range=["#D55E00", "#F7F7F7", "#0072B2"])
+    times = {(row.case.size_requested, row.ranks, results.label(row)): row.median_ns for row in rows}
+    ratios = {
+        (size, ranks): times[size, ranks, against] / time
+        for (size, ranks, label), time in times.items()
+        if label == of and (size, ranks, against) in times
+    }
+    data = [
+        {"size": size, "size_text": size_text(size), "ranks": ranks, "ratio": charts.short(ratio),
+         "text": digits(ratio)}
+        for (size, ranks), ratio in ratios.items()
+    ]  # fmt: skip
+    sizes = [size_text(size) for size in sorted({size for size, _ in ratios})]
+    counts = sorted({ranks for _, ranks in ratios}, reverse=True)
     axis = alt.Axis(labelAngle=0, labelOverlap=True, grid=False)
     base = alt.Chart(charts.data(data)).encode(
         x=alt.X("size_text:O", title="size", scale=alt.Scale(domain=sizes), axis=axis),
         y=alt.Y("ranks:O", title="devices", scale=alt.Scale(domain=counts), axis=axis),
     )
-    legend = charts.gradient_legend(
-        title=f"times faster: {of} than {against}",
-        format=".3~g",
-        values=[charts.short(1 / reach), 1, charts.short(reach)],
+    color, strong = charts.ratio_color(
+        "ratio", [charts.short(one) or 1.0 for one in ratios.values()], f"times faster: {of} than {against}"
     )
-    cells = base.mark_rect(stroke="white").encode(
-        color=alt.Color("ratio:Q", scale=scale, legend=legend),
-        tooltip=[alt.Tooltip("size_text:N"), alt.Tooltip("ranks:O"), alt.Tooltip("ratio:Q")],
-    )
-    strong = f"abs(log(datum.ratio)) > 0.6 * {math.log(reach)}"
-    text = base.mark_text(fontSize=11).encode(
-        text=alt.Text("text:N"), color=charts.chosen(alt.ColorValue, strong, "white", "black")
-    )
+    cells = base.mark_rect(stroke="white").encode(color=color, tooltip=charts.tips("size_text:N", "ranks:O", "ratio:Q"))
+    text = base.mark_text(fontSize=11).encode(text=alt.Text("text:N"), color=strong)
     return alt.layer(cells, text).properties(height=max(70, 34 * len(counts)))
 
 
@@ -322,20 +287,14 @@ def share_of_peak(results: Results, limits: Limits, unit: str, most_tasks: int =
         own: list[dict[str, Any]] = []
         for label, row in best.items():
             bound = limits.limit_of(row)
-            if bound is not None and bound.goodput_bytes_per_s:
-                share = 100 * row.goodput / bound.goodput_bytes_per_s
+            if bound is not None:
+                share = 100 * row.goodput / bound.rate
                 factor = shown_factor(row) / RATE_UNITS[unit]
-                limit = f"{digits(factor * bound.goodput_bytes_per_s)} {unit}, {bound.rule}"
                 own.append(
-                    {
-                        "task": results.title(first),
-                        "mechanism": label,
-                        "share": charts.short(share),
-                        "text": f"{share:.0f} %",
-                        "bound": limit,
-                        "goodput": charts.short(row.goodput, factor),
-                    }
-                )
+                    {"task": results.title(first), "mechanism": label, "share": charts.short(share),
+                     "text": f"{share:.0f} %", "bound": f"{digits(factor * bound.rate)} {unit}, {bound.rule}",
+                     "goodput": charts.short(row.goodput, factor)}
+                )  # fmt: skip
         best_share = sorted(own, key=lambda item: -item["share"])[:1]
         # A task of small sizes alone has no peak to show.
         data += [item for item in best_share if item["share"] >= _LEAST_SHARE] if most_tasks else own
@@ -353,18 +312,9 @@ def share_of_peak(results: Results, limits: Limits, unit: str, most_tasks: int =
         base = base.encode(yOffset=alt.YOffset("mechanism:N", sort=labels))
     top = max(105.0, *(item["share"] * 1.12 for item in data))
     x = alt.X("share:Q", title="% of limit", scale=alt.Scale(domain=[0, top]))
-    bars = base.mark_bar().encode(
-        x=x,
-        color=look["color"],
-        tooltip=[
-            alt.Tooltip("task:N"),
-            alt.Tooltip("mechanism:N"),
-            alt.Tooltip("share:Q", title="% of limit"),
-            alt.Tooltip("goodput:Q", title=f"peak {unit}"),
-            alt.Tooltip("bound:N", title="limit"),
-        ],
-    )
+    said = {"share:Q": "% of limit", "goodput:Q": f"peak {unit}", "bound:N": "limit"}
+    bars = base.mark_bar().encode(x=x, color=look["color"], tooltip=charts.tips("task:N", "mechanism:N", said))
     text = base.mark_text(align="left", dx=3, fontSize=10).encode(x=x, text=alt.Text("text:N"))
     full = alt.Chart(charts.data([{"at": 100}])).mark_rule(strokeDash=[5, 4], color=charts.LIMIT_COLOR)
-    layers: list[Any] = [bars, text, full.encode(x=alt.X("at:Q"))]
-    return alt.layer(*layers).properties(height=max(60, 17 * len(data) + 10 * len(tasks)))
+    layers = alt.layer(bars, text, full.encode(x=alt.X("at:Q")))
+    return layers.properties(height=max(60, 17 * len(data) + 10 * len(tasks)))

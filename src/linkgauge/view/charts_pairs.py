@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,9 +14,12 @@ from linkgauge.system.switches import CLASSES, NODE
 from linkgauge.view import charts
 from linkgauge.view.between import DISTANCES
 from linkgauge.view.charts import Chart
-from linkgauge.view.limits import Limits
+from linkgauge.view.limits import NONE, Limits
 from linkgauge.view.results import Results, pair_of
 from linkgauge.view.units import RATE_UNITS, count_text, digits
+
+if TYPE_CHECKING:
+    from linkgauge.system.model import System
 
 _LABELED_ARROWS = 24
 _MOST_CELLS = 32  # a side
@@ -24,7 +27,7 @@ QUANTITIES = ("latency", "goodput", "share", "hops")
 
 
 def pair_matrix(
-    results: Results, rows: list[Measured], unit: str, quantity: str = "goodput", limits: Limits | None = None
+    results: Results, rows: list[Measured], unit: str, quantity: str = "goodput", limits: Limits = NONE
 ) -> Chart:
     """Return the ordered pairs of one pattern, mechanism and size as a heat map, a row a source.
 
@@ -50,45 +53,25 @@ def pair_matrix(
     data: list[dict[str, Any]] = []
     for (source_words, target_words), numbers in cells_of.items():
         number, pair = (max if reverse else min)(numbers)
-        data.append(
-            {
-                "from": source_words,
-                "to": target_words,
-                "value": charts.short(number),
-                "text": str(number) if isinstance(number, int) else digits(number),
-                **({"pair": pair, "pairs": len(numbers)} if blocks is not None else {}),
-            }
-        )
-    low = min((item["value"] for item in data), default=0)
-    high = max((item["value"] for item in data), default=1)
+        text = str(number) if isinstance(number, int) else digits(number)
+        data.append({"from": source_words, "to": target_words, "value": charts.short(number), "text": text,
+                     **({"pair": pair, "pairs": len(numbers)} if blocks is not None else {})})  # fmt: skip
     # The diagonal, inside one device, is often far from the rest: it may not take the colors from the pairs.
     pairs = [item["value"] for item in data if item["from"] != item["to"]]
-    if pairs:
-        low, high = min(pairs), max(pairs)
-    span = high - low
-    # Colors that span less than a tenth would paint noise.
-    middle = (low + high) / 2
-    domain = [low, high] if span > 0.1 * abs(middle) else [0.95 * middle, 1.05 * middle]
-    scale = alt.Scale(scheme="viridis", reverse=reverse, domain=domain, clamp=True)
+    scale, text_color = charts.level_color(pairs or [item["value"] for item in data], reverse)
     side = cell_width(len(devices))
     axis = alt.Axis(labelAngle=0 if blocks is None else -50, grid=False, domain=False, ticks=False)
     base = alt.Chart(charts.data(data)).encode(
         x=alt.X("to:O", title=f"to {ends_are}", scale=alt.Scale(domain=devices), axis=axis),
         y=alt.Y("from:O", title=f"from {ends_are}", scale=alt.Scale(domain=devices), axis=axis),
     )
-    tips = [alt.Tooltip("from:O", title="from"), alt.Tooltip("to:O", title="to"), alt.Tooltip("value:Q", title=name)]
-    if blocks is not None:
-        tips += [alt.Tooltip("pair:N", title="devices"), alt.Tooltip("pairs:Q", title="of pairs")]
+    of_blocks = {"pair:N": "devices", "pairs:Q": "of pairs"} if blocks is not None else {}
     cells = base.mark_rect(stroke="white", strokeWidth=1.5).encode(
         color=alt.Color("value:Q", title=name, scale=scale, legend=charts.gradient_legend()),
-        tooltip=tips,
+        tooltip=charts.tips({"from:O": "from", "to:O": "to", "value:Q": name, **of_blocks}),
     )
-    # Viridis is dark at its low end: white on dark, black on bright.
-    dark = f"datum.value {'>' if reverse else '<'} {middle}"
-    text = base.mark_text(fontSize=11 if len(devices) <= 8 else 8).encode(
-        text=alt.Text("text:N"), color=charts.chosen(alt.ColorValue, dark, "white", "black")
-    )
-    return alt.layer(cells, text).properties(width=side * len(devices), height=side * 0.75 * len(devices))
+    figures = base.mark_text(fontSize=11 if len(devices) <= 8 else 8).encode(text=alt.Text("text:N"), color=text_color)
+    return alt.layer(cells, figures).properties(width=side * len(devices), height=side * 0.75 * len(devices))
 
 
 def _blocks(results: Results, devices: list[int]) -> tuple[str, dict[int, str] | None]:
@@ -117,48 +100,37 @@ def cell_width(devices: int) -> int:
     return 64 if devices <= 4 else 46 if devices <= 8 else 26
 
 
-def _quantity(quantity: str, unit: str, limits: Limits | None) -> tuple[Callable[[Measured], float | None], str]:
+def _quantity(quantity: str, unit: str, limits: Limits) -> tuple[Callable[[Measured], float | None], str]:
     if quantity == "latency":
         return lambda row: row.latency_ns / 1e3, "latency (µs)"
     if quantity == "goodput":
         return lambda row: _scaled(row.goodput_bytes_per_s, 1 / RATE_UNITS[unit]), f"goodput ({unit})"
     if quantity == "share":
-        return lambda row: _share(row, limits), "% of limit"
-    hops = limits.hops if limits is not None else {}
-    return lambda row: hops.get(pair_of(row)) if limits and limits.on_one_node(row) else None, "hops"
+        return lambda row: _scaled(limits.share_of(row), 100), "% of limit"
+    return lambda row: limits.hops.get(pair_of(row)) if limits.on_one_node(row) else None, "hops"
 
 
 def _scaled(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor
 
 
-def _share(row: Measured, limits: Limits | None) -> float | None:
-    bound = limits.limit_of(row) if limits is not None else None
-    if bound is None or row.goodput_bytes_per_s is None or not bound.goodput_bytes_per_s:
-        return None
-    return float(100 * row.goodput_bytes_per_s / bound.goodput_bytes_per_s)
-
-
-def topology(rows: list[Measured], unit: str, limits: Limits | None = None) -> Chart:
+def topology(rows: list[Measured], unit: str, limits: Limits = NONE) -> Chart:
     """Return the devices on a circle, an arrow for each measured ordered pair, colored and labeled by its goodput.
 
     Where the run's system is described its links are drawn in gray below, with switches and hosts in the middle.
     """
     alt = charts.altair()
     devices = sorted({device for row in rows for device in row.devices})
-    place = _circle(devices)
+    place = dict(zip(devices, _circle(len(devices), 1.0), strict=True))
     arrows = _arrows(rows, place, unit)
-    joined = limits is not None and all(limits.on_one_node(row) for row in rows)
-    drawn = [*_wires(limits if joined else None, place)]
-    frame = alt.Scale(domain=[-1.45, 1.45])
+    wires = _wires(limits.system, place) if all(limits.on_one_node(row) for row in rows) else []
     # Gradients need one mark for each arrow: a line of two points.
     lines = [
         {"pair": item["pair"], "goodput": item["goodput"], "x": x, "y": y, "order": order}
         for item in arrows
         for order, (x, y) in enumerate(item["points"])
     ]
-    x = alt.X("x:Q", scale=frame, axis=None)
-    y = alt.Y("y:Q", scale=frame, axis=None)
+    x, y = _frame()
     rates = [item["goodput"] for item in arrows]
     domain = [min(rates) * 0.98, max(rates) * 1.02] if rates else [0, 1]
     # Few arrows carry their figures, many need a legend. One channel each for lines and heads keeps it one.
@@ -168,30 +140,21 @@ def topology(rows: list[Measured], unit: str, limits: Limits | None = None) -> C
     )
     color = alt.Color("goodput:Q", scale=scale, legend=legend)
     fill = alt.Fill("goodput:Q", scale=scale, legend=None)
-    line = (
-        alt.Chart(charts.data(lines))
-        .mark_line(strokeWidth=3)
-        .encode(
-            x=x,
-            y=y,
-            detail="pair:N",
-            order="order:Q",
-            color=color,
-            tooltip=[alt.Tooltip("pair:N"), alt.Tooltip("goodput:Q")],
-        )
-    )
+    shafts = alt.Chart(charts.data(lines)).mark_line(strokeWidth=3)
+    tips = charts.tips("pair:N", "goodput:Q")
+    line = shafts.encode(x=x, y=y, detail="pair:N", order="order:Q", color=color, tooltip=tips)
     heads = alt.Chart(charts.data([item["head"] for item in arrows])).mark_point(
         shape="triangle", filled=True, size=130, opacity=1
     )
     head = heads.encode(
         x=x, y=y, fill=fill, angle=alt.Angle("angle:Q", scale=alt.Scale(domain=[0, 360], range=[0, 360]))
     )
-    layers = [*drawn, line, head]
+    layers = [*wires, line, head]
     if len(arrows) <= _LABELED_ARROWS:
         texts = [{**item["label"], "text": digits(item["goodput"])} for item in arrows]
-        halo = alt.Chart(charts.data(texts)).mark_text(fontSize=10, stroke="white", strokeWidth=4, fill="white")
-        mark = alt.Chart(charts.data(texts)).mark_text(fontSize=10, fill="#111")
-        layers += [halo.encode(x=x, y=y, text=alt.Text("text:N")), mark.encode(x=x, y=y, text=alt.Text("text:N"))]
+        base = alt.Chart(charts.data(texts)).encode(x=x, y=y, text=alt.Text("text:N"))
+        layers += [base.mark_text(fontSize=10, stroke="white", strokeWidth=4, fill="white"),
+                   base.mark_text(fontSize=10, fill="#111")]  # fmt: skip
     nodes = [{"x": px, "y": py, "name": str(device)} for device, (px, py) in place.items()]
     node = alt.Chart(charts.data(nodes)).encode(x=x, y=y)
     layers.append(node.mark_circle(size=900, color="#1b1b3a", opacity=1))
@@ -199,12 +162,15 @@ def topology(rows: list[Measured], unit: str, limits: Limits | None = None) -> C
     return alt.layer(*layers).properties(width=460, height=440)
 
 
-def _circle(devices: list[int]) -> dict[int, tuple[float, float]]:
-    count = len(devices)
-    return {
-        device: (math.sin(2 * math.pi * i / count), math.cos(2 * math.pi * i / count))
-        for i, device in enumerate(devices)
-    }
+def _frame() -> tuple[Any, Any]:
+    alt = charts.altair()
+    frame = alt.Scale(domain=[-1.45, 1.45])
+    return alt.X("x:Q", scale=frame, axis=None), alt.Y("y:Q", scale=frame, axis=None)
+
+
+def _circle(count: int, radius: float) -> list[tuple[float, float]]:
+    turns = [2 * math.pi * i / count for i in range(count)]
+    return [(radius * math.sin(turn), radius * math.cos(turn)) for turn in turns]
 
 
 def _arrows(rows: list[Measured], place: dict[int, tuple[float, float]], unit: str) -> list[dict[str, Any]]:
@@ -224,45 +190,28 @@ def _arrows(rows: list[Measured], place: dict[int, tuple[float, float]], unit: s
         end = (bx - ux * 0.2 + ox, by - uy * 0.2 + oy)
         at = 0.34  # texts near the source, so that those of crossing lines do not meet in the middle
         goodput = charts.short(row.goodput_bytes_per_s, 1 / RATE_UNITS[unit])
-        angle = math.degrees(math.atan2(ux, uy)) % 360
-        made.append(
-            {
-                "pair": f"{source} to {target}",
-                "goodput": goodput,
-                "points": [start, end],
-                "head": {"x": end[0], "y": end[1], "angle": round(angle, 1), "goodput": goodput},
-                "label": {"x": start[0] + (end[0] - start[0]) * at, "y": start[1] + (end[1] - start[1]) * at},
-            }
-        )
+        angle = round(math.degrees(math.atan2(ux, uy)) % 360, 1)
+        label = {"x": start[0] + (end[0] - start[0]) * at, "y": start[1] + (end[1] - start[1]) * at}
+        made.append({"pair": f"{source} to {target}", "goodput": goodput, "points": [start, end], "label": label,
+                     "head": {"x": end[0], "y": end[1], "angle": angle, "goodput": goodput}})  # fmt: skip
     return made
 
 
-def _wires(limits: Limits | None, place: dict[int, tuple[float, float]]) -> list[Any]:
+def _wires(system: System | None, place: dict[int, tuple[float, float]]) -> list[Any]:
     """Return the described links in gray, and what is no device as small squares inside the circle."""
-    system = limits.system if limits is not None else None
     if system is None:
         return []
     alt = charts.altair()
-    where: dict[str, tuple[float, float]] = {}
-    inner = []
-    for node in system.nodes:
-        if node.kind == "device" and node.ordinal in place:
-            where[node.name] = place[node.ordinal]
-        elif node.kind in ("switch", "host", "cpu"):
-            inner.append(node)
-    for i, node in enumerate(inner):
-        radius = 0.0 if len(inner) == 1 else 0.38
-        where[node.name] = (
-            radius * math.sin(2 * math.pi * i / len(inner)),
-            radius * math.cos(2 * math.pi * i / len(inner)),
-        )
+    where = {node.name: place[node.ordinal or 0] for node in system.devices if node.ordinal in place}
+    inner = [node for node in system.nodes if node.kind in ("switch", "host", "cpu")]
+    middles = _circle(len(inner), 0.0 if len(inner) == 1 else 0.38)
+    where |= {node.name: at for node, at in zip(inner, middles, strict=True)}
     lines = []
     for number, link in enumerate(system.links):
         if link.a in where and link.b in where:
             name = f"{link.count} x {link.kind}" if link.count > 1 else link.kind
             lines += [{"x": where[end][0], "y": where[end][1], "n": number, "link": name} for end in (link.a, link.b)]
-    frame = alt.Scale(domain=[-1.45, 1.45])
-    x, y = alt.X("x:Q", scale=frame, axis=None), alt.Y("y:Q", scale=frame, axis=None)
+    x, y = _frame()
     wires = alt.Chart(charts.data(lines)).mark_line(color="#cccccc", strokeWidth=5, opacity=0.6)
     points = [{"x": where[node.name][0], "y": where[node.name][1], "name": node.name} for node in inner]
     marks = alt.Chart(charts.data(points)).mark_square(size=260, color="#bbbbbb", opacity=1)
@@ -307,8 +256,7 @@ def distances(results: Results, rows: Sequence[Measured], unit: str) -> Chart:
     box = behind.mark_bar(opacity=0.18, color="black").encode(y=y("q1"), y2=alt.Y2("q3:Q"))
     middle_line = behind.mark_tick(thickness=2, color="black", opacity=0.7, bandSize=80).encode(y=y("middle"))
     each = alt.Chart(charts.data(lines)).encode(x=x, xOffset=offset)
-    tips = [alt.Tooltip(f"{key}:Q", title=f"{words}, µs") for key, words in
-            (("median", "median"), ("p5", "5th percentile"), ("p95", "95th percentile"))]  # fmt: skip
+    tips = charts.tips({"median:Q": "median, µs", "p5:Q": "5th percentile, µs", "p95:Q": "95th percentile, µs"})
     rules = each.mark_rule(color=color, strokeWidth=1.5, opacity=0.7).encode(y=y("p5"), y2=alt.Y2("p95:Q"))
     dots = each.mark_circle(color=color, size=26, opacity=1).encode(y=y("median"), tooltip=tips)
     return alt.layer(box, middle_line, rules, dots)

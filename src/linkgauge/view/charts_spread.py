@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from linkgauge.model.patterns import PATTERNS, pattern
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.result import Measured
 from linkgauge.stats import series
 from linkgauge.stats.basics import Floats
@@ -53,10 +53,8 @@ def series_of_rows(results: Results, named: list[tuple[Measured, str]]) -> list[
         if identity not in identities:
             continue
         row, name = identities[identity]
-        info = pattern(row.pattern)
-        keeping = (info, row.ranks, row.case.root, nodes.get(row.launch, True), row.case.groups)
-        every, _ = series.headline(block.only(~block.alone), *keeping)
-        measured, _ = series.headline(block.only(block.measured), *keeping)
+        every, measured = (series.headline_of(block.only(kind), row.case, nodes.get(row.launch, True))[0]
+                           for kind in (~block.alone, block.measured))  # fmt: skip
         found[name] = Noisy(row, name, every, every.size - measured.size + row.warmup_cut)
         if len(found) == len(identities):
             break
@@ -109,7 +107,7 @@ def boxes(results: Results, rows: list[Measured], unit: str, size: int | None = 
         menu = alt.binding_select(options=sizes, labels=[size_text(one) for one in sizes], name="size ")
         chosen = alt.param(name="box_size", value=sizes[-1], bind=menu)
         base = base.add_params(chosen).transform_filter("datum.size == box_size")
-    tips = [alt.Tooltip("mechanism:N"), *(alt.Tooltip(f"{n}:Q", title=t) for n, t in _BOX_TIPS)]
+    tips = charts.tips("mechanism:N", {f"{name}:Q": title for name, title in _BOX_TIPS})
     whisker = base.mark_rule(strokeWidth=1.5).encode(y=y("p5"), y2=alt.Y2("p95:Q"), color=color)
     ends = [base.mark_tick(size=16, thickness=1.5).encode(y=y(end), color=color) for end in ("p5", "p95")]
     wide, waist = {"size": 44, "opacity": 0.75}, {"size": 24, "opacity": 0.75}
@@ -154,11 +152,9 @@ def time_line(row: Measured, series: Floats, cut: int) -> Chart:
     parts = alt.Scale(domain=["measured", "warm-up"], range=[color, "#bbbbbb"])
     title = f"{PATTERNS[row.pattern].latency_words} (µs)"
     y = alt.Y("time:Q", title=title, scale=alt.Scale(zero=False))
-    points = base.mark_circle(size=14, opacity=0.7).encode(
-        y=y,
-        color=alt.Color("part:N", scale=parts, title=None, legend=alt.Legend(orient="top")),
-        tooltip=[alt.Tooltip("sample:Q"), alt.Tooltip("time:Q")],
-    )
+    shade = alt.Color("part:N", scale=parts, title=None, legend=alt.Legend(orient="top"))
+    tips = charts.tips("sample:Q", "time:Q")
+    points = base.mark_circle(size=14, opacity=0.7).encode(y=y, color=shade, tooltip=tips)
     middle = alt.Chart(charts.data([{"median": charts.short(row.median_ns, scale)}]))
     return alt.layer(points, middle.mark_rule(color="black", strokeDash=[4, 3]).encode(y=alt.Y("median:Q")))
 
@@ -179,32 +175,19 @@ def cumulative(named: list[tuple[str, str, Floats]]) -> Chart:
     """Return cumulative distributions of (name, transport, series in ns): the share of samples at most that long."""
     alt = charts.altair()
     shares = np.concatenate([np.linspace(0, 0.9, 91), np.linspace(0.901, 1, 100)])
-    data: list[dict[str, Any]] = []
-    for name, _, taken in named:
-        for share, value in zip(shares, np.quantile(taken, shares), strict=True):
-            data.append(
-                {"name": name, "share": charts.short(100 * float(share)), "time": charts.short(float(value), 1e-3)}
-            )
+    data = [
+        {"name": name, "share": charts.short(100 * float(share)), "time": charts.short(float(value), 1e-3)}
+        for name, _, taken in named
+        for share, value in zip(shares, np.quantile(taken, shares), strict=True)
+    ]
     names = list(dict.fromkeys(name for name, _, _ in named))
     colors = [charts.color_of(next(t for n, t, _ in named if n == name)) for name in names]
     x = alt.X(
         "time:Q", title=_TIME_TITLE, scale=alt.Scale(type="log", nice=False), axis=alt.Axis(tickCount=8, format="~g")
     )
-    color = alt.Color(
-        "name:N",
-        title=None,
-        scale=alt.Scale(domain=names, range=colors),
-        legend=alt.Legend(orient="top", columns=1, labelLimit=250),
-    )
-    dash = alt.StrokeDash(
-        "name:N", title=None, legend=alt.Legend(orient="top", columns=1, labelLimit=250), scale=alt.Scale(domain=names)
-    )
+    legend = alt.Legend(orient="top", columns=1, labelLimit=250)
+    color = alt.Color("name:N", title=None, scale=alt.Scale(domain=names, range=colors), legend=legend)
+    dash = alt.StrokeDash("name:N", title=None, legend=legend, scale=alt.Scale(domain=names))
     y = alt.Y("share:Q", title="samples at most this long (%)")
     line = alt.Chart(charts.data(data)).mark_line(interpolate="step-after", strokeWidth=1.8)
-    return line.encode(
-        x=x,
-        y=y,
-        color=color,
-        strokeDash=dash,
-        tooltip=[alt.Tooltip("name:N"), alt.Tooltip("share:Q"), alt.Tooltip("time:Q")],
-    )
+    return line.encode(x=x, y=y, color=color, strokeDash=dash, tooltip=charts.tips("name:N", "share:Q", "time:Q"))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from linkgauge.built import Build, build_of
 from linkgauge.expect.rules import RULES
+from linkgauge.model.grouped import grouped
 from linkgauge.model.shape import checked, mapping, read_toml
 from linkgauge.plan.papers import REFERENCE, Reference, paper_plans, papers, reference_of
 from linkgauge.store.parts import read_parts
@@ -60,12 +61,8 @@ def citations(run: Run) -> list[Cited]:
             found.append(Cited(paper.reference, f"figures {', '.join(own)}"))
     limits = Limits(run)
     rules = dict.fromkeys(line.rule for row in Results(run).rows for line in limits.of(row))
-    used: dict[str, list[str]] = {}
-    for rule in rules:
-        source = RULES[rule].source if rule in RULES else ""
-        for words, reference in _formulas().items():
-            if words in source:
-                used.setdefault(reference.key, []).append(rule)
+    used = grouped((reference.key, rule) for rule in rules if rule in RULES
+                   for words, reference in _formulas().items() if words in RULES[rule].source)  # fmt: skip
     known = {one.reference.key: place for place, one in enumerate(found)}
     for reference in _formulas().values():
         if reference.key not in used:
@@ -81,19 +78,11 @@ def citations(run: Run) -> list[Cited]:
 
 def as_text(one: Reference) -> str:
     """Return a reference as a line of a bibliography."""
-    names = [_given_first(name) for name in one.authors]
+    names = [" ".join(reversed(name.split(", ", 1))) for name in one.authors]
     authors = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-    volume = f", vol. {one.volume}" if one.volume else ""
-    number = f", no. {one.number}" if one.number else ""
-    pages = f", pp. {one.pages}" if one.pages else ""
-    year = f", {one.year}" if one.year else ""
-    doi = f". doi:{one.doi}" if one.doi else ""
-    return f"{authors}. {one.title}. {one.where}{volume}{number}{pages}{year}{doi}."
-
-
-def _given_first(name: str) -> str:
-    family, _, given = name.partition(", ")
-    return f"{given} {family}" if given else family
+    parts = ((", vol. ", one.volume), (", no. ", one.number), (", pp. ", one.pages), (", ", one.year),
+             (". doi:", one.doi))  # fmt: skip
+    return f"{authors}. {one.title}. {one.where}{''.join(f'{before}{value}' for before, value in parts if value)}."
 
 
 def as_bibtex(one: Reference) -> str:
@@ -102,15 +91,8 @@ def as_bibtex(one: Reference) -> str:
     # An author without a given name is a group, and braces keep it whole.
     authors = " and ".join(name if ", " in name else f"{{{name}}}" for name in one.authors)
     fields = {
-        "author": authors,
-        "title": f"{{{one.title}}}",
-        where: one.where,
-        "year": str(one.year or ""),
-        "volume": one.volume,
-        "number": one.number,
-        "pages": one.pages.replace("-", "--"),
-        "publisher": one.publisher,
-        "doi": one.doi,
-    }
+        "author": authors, "title": f"{{{one.title}}}", where: one.where, "year": one.year, "volume": one.volume,
+        "number": one.number, "pages": one.pages.replace("-", "--"), "publisher": one.publisher, "doi": one.doi,
+    }  # fmt: skip
     lines = [f"  {name} = {{{value}}}" for name, value in fields.items() if value]
     return f"@{one.kind}{{{one.key},\n" + ",\n".join(lines) + "\n}"

@@ -9,12 +9,12 @@ import dataclasses
 import math
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from linkgauge.model.comparing import held_apart, values_of
+from linkgauge.model.grouped import grouped
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.result import Measured
 from linkgauge.model.transports import TRANSPORTS
@@ -24,15 +24,10 @@ from linkgauge.stats.derived import Figure
 from linkgauge.stats.moved import nvlink_words
 from linkgauge.stats.overlap import overlaps
 from linkgauge.view.results import Results
-from linkgauge.view.screen import Table
+from linkgauge.view.screen import Table, titled_table
 from linkgauge.view.units import range_text, rate_text, size_text, time_text
 
 _MOST_STRETCHES = 4
-
-
-def chosen_text(row: Measured) -> str:
-    """Return what was chosen for one case, in words; empty where it is not known."""
-    return chosen_words(row.evidence)
 
 
 def chosen_ranges(results: Results, rows: list[Measured]) -> Iterator[tuple[str, str, str]]:
@@ -40,7 +35,7 @@ def chosen_ranges(results: Results, rows: list[Measured]) -> Iterator[tuple[str,
 
     Of many, as of a kernel's grids over the sizes, the last one and how many there are besides.
     """
-    return _ranges(results, rows, chosen_text, "choices at smaller sizes: --json")
+    return _ranges(results, rows, lambda row: chosen_words(row.evidence), "choices at smaller sizes: --json")
 
 
 def moved_ranges(results: Results, rows: list[Measured]) -> Iterator[tuple[str, str, str]]:
@@ -72,9 +67,6 @@ def _ranges(
             yield label, sizes, text
 
 
-_OVERLAP_COLUMNS = ("case", "alone", "computing", "together", "overlap")
-
-
 def overlap_tables(results: Results) -> list[RenderableType]:
     """Return a row for each such case, in the order of their names; none where the run has none."""
     known = overlaps(results.run) if any(row.case.variant == "overlapped" for row in results.rows) else {}
@@ -84,10 +76,9 @@ def overlap_tables(results: Results) -> list[RenderableType]:
     )
     if not rows:
         return []
-    table = Table(title="collectives beside computation: which part of them cost no time", title_justify="left",
-                  title_style="bold", box=None, pad_edge=False, header_style="bold")  # fmt: skip
-    for name in _OVERLAP_COLUMNS:
-        table.add_column(name, overflow="fold", justify="left" if name == "case" else "right")
+    columns = ("case", "alone", "computing", "together", "overlap")
+    title = "collectives beside computation: which part of them cost no time"
+    table = titled_table(title, columns, columns[1:])
     for title, one in rows:
         times = (time_text(ns) for ns in (one.alone_ns, one.compute_ns, one.together_ns))
         table.add_row(Text(title), *times, f"{100 * one.share:.0f} %")
@@ -99,7 +90,6 @@ NODE_NOTE = (
     "counts: a copy's bytes read and written, a triad's two read and one written."
 )
 _STREAM_COUNTS = {"copy": 2, "triad": 3}
-_NODES = ("cpu_node", "source_node", "target_node")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,11 +104,12 @@ class NodeMatrix:
 
 def node_matrices(results: Results, unit: str) -> list[NodeMatrix]:
     """Return a matrix for each work and size of host_stream whose memory is all on one node; `-` is not measured."""
-    groups: dict[tuple[Any, ...], list[Measured]] = {}
-    names = held_apart("devices", *_NODES)
-    for row in results.rows:
-        if PATTERNS[row.pattern].by_cores and row.case.source_node == row.case.target_node:
-            groups.setdefault((*values_of(row.case, names), row.library, row.launch_key), []).append(row)
+    names = held_apart("devices", "cpu_node", "source_node", "target_node")
+    groups = grouped(
+        ((*values_of(row.case, names), row.library, row.launch_key), row)
+        for row in results.rows
+        if PATTERNS[row.pattern].by_cores and row.case.source_node == row.case.target_node
+    )
     found = []
     for rows in groups.values():
         cores = tuple(sorted({row.case.cpu_node for row in rows}))

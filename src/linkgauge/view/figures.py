@@ -18,11 +18,11 @@ from linkgauge.view import (
     charts_pairs,
     charts_spread,
 )
-from linkgauge.view.between import DISTANCES
+from linkgauge.view.between import DISTANCES, most_pairs, pairs_by_mechanism
 from linkgauge.view.charts import Chart
 from linkgauge.view.charts_spread import series_of_rows
 from linkgauge.view.limits import Limits
-from linkgauge.view.results import Results, is_pair, machine_words
+from linkgauge.view.results import Results, machine_words
 from linkgauge.view.units import RATE_UNITS, digits, size_text
 
 
@@ -65,10 +65,9 @@ class _Source:
     def keeps(self, row: Measured, by_size: bool = True) -> bool:
         """Whether a row belongs to the selection."""
         chosen = self.selection
-        label = self.results.label(row)
         return (
             (not chosen.pattern or row.pattern == chosen.pattern)
-            and (not chosen.transports or row.transport in chosen.transports or label in chosen.transports)
+            and (not chosen.transports or not {row.transport, self.results.label(row)}.isdisjoint(chosen.transports))
             and (not chosen.case_key or row.case_key.startswith(chosen.case_key))
             and (not chosen.devices or row.devices == chosen.devices)
             and (not by_size or chosen.size_bytes is None or chosen.size_bytes in (row.size, row.case.size_requested))
@@ -109,10 +108,8 @@ def _telling(rows: list[Measured]) -> tuple[Any, ...]:
 
 
 def _there(results: Results) -> str:
-    patterns = list(dict.fromkeys(row.pattern for row in results.rows))
-    return (
-        f"patterns {', '.join(patterns)}; mechanisms {', '.join(results.mechanisms.values())}" if patterns else "none"
-    )
+    patterns = ", ".join(dict.fromkeys(row.pattern for row in results.rows))
+    return f"patterns {patterns}; mechanisms {', '.join(results.mechanisms.values())}" if patterns else "none"
 
 
 def _over_size(
@@ -130,23 +127,14 @@ def _over_size(
     return figure
 
 
-def _sized(draw: Callable[[_Source], Drawn]) -> Callable[[_Source], Drawn]:
-    def figure(source: _Source) -> Drawn:
-        drawn = draw(source)
-        return dataclasses.replace(drawn, chart=drawn.chart.properties(width=420, height=300))
-
-    return figure
-
-
 def _message(source: _Source, rows: list[Measured]) -> tuple[str, str]:
     """Return a slide's title, which says the peak and its share of the limit, and a line on what reached it where."""
     unit = source.selection.unit
     best = max(rows, key=lambda row: row.goodput_bytes_per_s or 0)
     rate = charts_curves.shown_factor(best) * (best.goodput_bytes_per_s or 0) / RATE_UNITS[unit]
     words = f"{digits(rate)} {unit}{' busbw' if charts_curves.has_busbw(best) else ''}"
-    bound = source.limits.limit_of(best)
-    if bound is not None and bound.goodput_bytes_per_s and best.goodput_bytes_per_s:
-        words += f", {100 * best.goodput_bytes_per_s / bound.goodput_bytes_per_s:.0f} % of limit"
+    if share := source.limits.share_of(best):
+        words += f", {100 * share:.0f} % of limit"
     host, devices = machine_words(source.results.run)
     task, *more = source.results.title(best).split(" · ")
     where = more.pop(0) if more else ""
@@ -156,34 +144,25 @@ def _message(source: _Source, rows: list[Measured]) -> tuple[str, str]:
 
 def _boxes(source: _Source) -> Drawn:
     rows, note = source.panel()
-    sizes = {row.size for row in rows}
-    size = source.selection.size_bytes
-    if size is not None:
-        size = next((row.size for row in rows if size in (row.size, row.case.size_requested)), None)
-    if size is None:
-        size = max(sizes)
+    asked = source.selection.size_bytes
+    fitting = (row.size for row in rows if asked in (row.size, row.case.size_requested))
+    size = next(fitting, max(row.size for row in rows))
     chart = charts_spread.boxes(source.results, rows, source.selection.unit, size)
-    return Drawn(chart.properties(width=420, height=300), f"{source.results.title(rows[0])} · {size_text(size)}", note)
+    return Drawn(chart, f"{source.results.title(rows[0])} · {size_text(size)}", note)
 
 
 def _distances(source: _Source) -> Drawn:
-    groups: dict[tuple[str, str, int], list[Measured]] = {}
-    for row in source.results.rows:
-        if row.distance in charts_pairs.DISTANCE_WORDS and is_pair(row) and source.keeps(row):
-            groups.setdefault((row.pattern, source.results.label(row), row.size), []).append(row)
+    known = [row for row in source.results.rows if row.distance in charts_pairs.DISTANCE_WORDS and source.keeps(row)]
+    groups = pairs_by_mechanism(source.results, known)
     groups = {key: rows for key, rows in groups.items() if any(row.distance in DISTANCES for row in rows)}
     if not groups:
         raise UsageError("no pair of the selection lies on two nodes whose distance is known: see --fabric of a run")
-    (pattern, mechanism, size), rows = max(groups.items(), key=lambda item: (len(item[1]), item[0][2], item[0][0]))
+    (pattern, mechanism, size), rows = most_pairs(groups)
     chart = charts_pairs.distances(source.results, rows, source.selection.unit)
-    title = f"{pattern} · {mechanism} · {size_text(size)}"
     most = max(Counter(row.distance for row in rows).values())
-    few = (
-        f"{charts_pairs.MOST_PAIRS} pairs a class one by one, the boxes of all"
-        if most > charts_pairs.MOST_PAIRS
-        else ""
-    )
-    return Drawn(chart.properties(width=420, height=300), title, few)
+    few = f"{charts_pairs.MOST_PAIRS} pairs a class one by one, the boxes of all"
+    title = f"{pattern} · {mechanism} · {size_text(size)}"
+    return Drawn(chart, title, few if most > charts_pairs.MOST_PAIRS else "")
 
 
 def _matrix(source: _Source) -> Drawn:
@@ -238,7 +217,7 @@ def _devices(source: _Source) -> Drawn:
     rows = _collective_rows(source)
     size = source.selection.size_bytes or max(row.case.size_requested for row in rows)
     chart = charts_curves.over_devices(source.results, rows, source.selection.unit, size)
-    return Drawn(chart.properties(width=420, height=280), f"{rows[0].pattern} · {size_text(size)}")
+    return Drawn(chart, f"{rows[0].pattern} · {size_text(size)}")
 
 
 def _ratio(source: _Source) -> Drawn:
@@ -249,34 +228,32 @@ def _ratio(source: _Source) -> Drawn:
     if len(chosen) < 2:
         raise UsageError(f"the ratio needs two mechanisms, by --transport: there are {', '.join(labels)}")
     chart = charts_curves.ratio_map(source.results, rows, chosen[0], chosen[1])
-    return Drawn(chart.properties(width=460), f"{rows[0].pattern}: {chosen[0]} against {chosen[1]}")
+    return Drawn(chart, f"{rows[0].pattern}: {chosen[0]} against {chosen[1]}")
 
 
-def _one_each(source: _Source) -> tuple[list[tuple[Measured, str]], str]:
+def _one_each(source: _Source) -> tuple[list[tuple[Measured, str]], str, str]:
     rows, note = source.panel(by_size=True)
     size = source.selection.size_bytes or max(row.size for row in rows)
     rows = [row for row in rows if size in (row.size, row.case.size_requested)]
-    title = source.results.title(rows[0])
-    return [(row, f"{source.results.label(row)} · {size_text(row.size)}") for row in rows], f"{title}\n{note}"
+    named = [(row, f"{source.results.label(row)} · {size_text(row.size)}") for row in rows]
+    return named, source.results.title(rows[0]), note
 
 
 def _timeline(source: _Source) -> Drawn:
-    named, words = _one_each(source)
-    title, _, note = words.partition("\n")
+    named, title, note = _one_each(source)
     one = series_of_rows(source.results, named[:1])[0]
-    chart = charts_spread.time_line(one.row, one.series, one.cut).properties(width=520, height=260)
+    chart = charts_spread.time_line(one.row, one.series, one.cut)
     more = f"{len(named) - 1} more by --transport or --case" if len(named) > 1 else note
     return Drawn(chart, f"{title} · {one.name}", more)
 
 
 def _distribution(source: _Source) -> Drawn:
-    named, words = _one_each(source)
-    title, _, note = words.partition("\n")
+    named, title, note = _one_each(source)
     shown = series_of_rows(source.results, named)
     lines = [(one.name, one.row.transport, one.series[one.cut :]) for one in shown if one.cut < one.series.size]
     if not lines:
         raise UsageError("no case of the selection has samples beyond its warm-up")
-    return Drawn(charts_spread.cumulative(lines).properties(width=460, height=280), title, note)
+    return Drawn(charts_spread.cumulative(lines), title, note)
 
 
 _SLIDE_TASKS = 12
@@ -287,7 +264,7 @@ def _shares(source: _Source) -> Drawn:
     chart = charts_curves.share_of_peak(source.results, source.limits, source.selection.unit, most)
     if chart is None:
         raise UsageError("no limits: run.json does not say on what system the run was measured")
-    return Drawn(chart.properties(width=460), "Peak goodput as % of limit")
+    return Drawn(chart, "Peak goodput as % of limit")
 
 
 def _applications(source: _Source) -> list[Measured]:
@@ -308,7 +285,7 @@ def _kinds(source: _Source) -> Drawn:
     chart = applications.kinds_of_steps(source.results, _applications(source), step_times(source.results.run))
     if chart is None:
         raise UsageError("this run does not say where its applications' time went")
-    return Drawn(chart.properties(width=420), "time of the busiest rank, by kind of step")
+    return Drawn(chart, "time of the busiest rank, by kind of step")
 
 
 def _ranks(source: _Source) -> Drawn:
@@ -319,16 +296,16 @@ def _ranks(source: _Source) -> Drawn:
     row = max(rows, key=lambda row: (row.ranks, -row.median_ns))
     chart = applications.ranks_over_time(source.results, row, spans[row.identity])
     title = f"{row.case.app.label} · {applications.way_of(source.results, row)} · one iteration"
-    return Drawn(chart.properties(width=560), title, f"{len(rows) - 1} more by --case" if len(rows) > 1 else "")
+    return Drawn(chart, title, f"{len(rows) - 1} more by --case" if len(rows) > 1 else "")
 
 
 FIGURES: dict[str, tuple[Callable[[_Source], Drawn], str]] = {
     "goodput": (_over_size(charts_curves.goodput_figure), "goodput over size, its limit, small sizes beside it"),
     "busbw": (
-        _sized(_over_size(charts_curves.busbw_over_size, charts_curves.has_busbw)),
+        _over_size(charts_curves.busbw_over_size, charts_curves.has_busbw),
         "bus bandwidth of a collective over size, its limit",
     ),
-    "latency": (_sized(_over_size(charts_curves.latency_over_size)), "time over size"),
+    "latency": (_over_size(charts_curves.latency_over_size), "time over size"),
     "boxes": (_boxes, "notched boxes of one size"),
     "distances": (_distances, "pairs' spread by how far they are apart: same switch, other switch, other group"),
     "matrix": (_matrix, "pairs of devices: --quantity goodput, latency, share or hops"),
@@ -344,6 +321,12 @@ FIGURES: dict[str, tuple[Callable[[_Source], Drawn], str]] = {
     "kinds": (_kinds, "where the time of applications goes, by kind of step"),
     "ranks": (_ranks, "one iteration of an application, rank by rank"),
 }
+_PIXELS = {
+    "busbw": (420, 300), "latency": (420, 300), "boxes": (420, 300), "distances": (420, 300), "devices": (420, 280),
+    "timeline": (520, 260), "distribution": (460, 280), "ratio": (460,), "shares": (460,), "kinds": (420,),
+    "ranks": (560,),
+}  # fmt: skip
+"""Width and height of figures where they do not follow from what is in them."""
 
 
 def default_figure(results: Results, limits: Limits, selection: Selection) -> str:
@@ -379,6 +362,8 @@ def draw(
         raise UsageError("this run has no case with figures")
     with charts.drawing():
         source = _Source(results, limits, selection, slide=slide, telling=not name)
-        drawn = FIGURES[name or default_figure(results, limits, selection)][0](source)
-        spec = charts.spec_of(charts.themed(drawn.chart, drawn.title, drawn.subtitle, slide=slide), validate=False)
+        which = name or default_figure(results, limits, selection)
+        drawn = FIGURES[which][0](source)
+        chart = drawn.chart.properties(**dict(zip(("width", "height"), _PIXELS.get(which, ()), strict=False)))
+        spec = charts.spec_of(charts.themed(chart, drawn.title, drawn.subtitle, slide=slide), validate=False)
         return charts.sixteen_by_nine(spec, name) if slide else spec, drawn.note

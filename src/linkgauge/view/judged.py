@@ -6,6 +6,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 from linkgauge.errors import RunFolderError
+from linkgauge.model.grouped import grouped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,7 +79,4 @@ def misfit(findings: Sequence[Finding]) -> str:
 
 def by_kind(findings: Sequence[Finding]) -> list[list[Finding]]:
     """Return the findings of one rule and severity together, each kind where its first stood."""
-    kinds: dict[tuple[str, str], list[Finding]] = {}
-    for finding in findings:
-        kinds.setdefault((finding.rule, finding.severity), []).append(finding)
-    return list(kinds.values())
+    return list(grouped(((finding.rule, finding.severity), finding) for finding in findings).values())

@@ -27,24 +27,30 @@ class LimitLine:
     basis: str
 
     @property
+    def rate(self) -> float:
+        """The goodput of a limit that has one, as those of `limit_of` do."""
+        assert self.goodput_bytes_per_s is not None
+        return self.goodput_bytes_per_s
+
+    @property
     def binds(self) -> bool:
         """Whether nothing can be better: an upper bound of the rate, a least time."""
         return self.kind == "upper bound"
 
 
 class Limits:
-    """The limits of a run's rows by the rules of linkgauge.expect; none where run.json holds no system.
+    """The limits of a run's rows by the rules of linkgauge.expect; none without a run, or where it holds no system.
 
     `problem` says in one line why there are none although there is a system, `notes` why some rows have none.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run | None = None) -> None:
         """Read the system of run.json, if there is one."""
         self.problem = ""
         self.system: System | None = None
         self._of_run: RunLimits | None = None
         self._known: dict[tuple[str, int], list[LimitLine]] = {}
-        if run.info.get("system") is None:
+        if run is None or run.info.get("system") is None:
             return
         try:
             self.system = system_of_run(run)
@@ -64,7 +70,12 @@ class Limits:
     def limit_of(self, row: Measured) -> LimitLine | None:
         """Return the lowest bound on a row's goodput, or None."""
         bounds = [line for line in self.of(row) if line.binds and line.goodput_bytes_per_s]
-        return min(bounds, key=lambda line: line.goodput_bytes_per_s or 0.0, default=None)
+        return min(bounds, key=lambda line: line.rate, default=None)
+
+    def share_of(self, row: Measured) -> float | None:
+        """Return a row's goodput over the lowest bound on it; None where either is not known."""
+        bound = self.limit_of(row)
+        return None if bound is None or row.goodput_bytes_per_s is None else row.goodput / bound.rate
 
     def on_one_node(self, row: Measured) -> bool:
         """Return whether a row's ranks lay on one node, so that the system's links join them."""
@@ -108,3 +119,7 @@ class Limits:
         rates = (None if one.value_bytes_per_s is None else one.value_bytes_per_s * ways for one in found)
         return [LimitLine(one.rule, one.kind, rate, one.latency_ns, one.basis)
                 for one, rate in zip(found, rates, strict=True)]  # fmt: skip
+
+
+NONE = Limits()
+"""Of no run: for charts that draw none."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -64,22 +63,19 @@ def chart_of(drawing: Drawing, column: bool = False) -> Chart:
 
 
 def _data(drawing: Drawing, points: Sequence[Point]) -> Any:
-    return charts.data([_datum(drawing, point) for point in points])
-
-
-def _datum(drawing: Drawing, point: Point) -> dict[str, Any]:
-    spread = dict(zip(SPREAD, point.spread, strict=False))
-    source = {"from": str(point.pair[0]), "to": str(point.pair[1])}
-    return {"series": point.series, "x": point.x, "place": point.place, "value": point.value, **spread, **source,
-            "status": point.status, "source": point.source,
-            "text": "" if point.value is None else drawing.shown(point.value)}  # fmt: skip
+    return charts.data([
+        {"series": point.series, "x": point.x, "place": point.place, "value": point.value,
+         **dict(zip(SPREAD, point.spread, strict=False)), "from": str(point.pair[0]), "to": str(point.pair[1]),
+         "status": point.status, "source": point.source,
+         "text": "" if point.value is None else drawing.shown(point.value)}
+        for point in points
+    ])  # fmt: skip
 
 
 def series_of(drawing: Drawing) -> tuple[list[str], list[str]]:
     """Return the names of the series that were measured, and of those that the paper states, in order."""
-    return [*dict.fromkeys(one.series for one in drawing.measured)], [
-        *dict.fromkeys(one.series for one in drawing.published)
-    ]
+    mine, stated = ([*dict.fromkeys(one.series for one in of)] for of in (drawing.measured, drawing.published))
+    return mine, stated
 
 
 def _look(drawing: Drawing, room: Room) -> dict[str, Any]:
@@ -90,16 +86,12 @@ def _look(drawing: Drawing, room: Room) -> dict[str, Any]:
     apart = len(set(transport_of.values())) == len(mine)
     colors = [charts.color_of(transport_of[one]) if apart else _COLORS[i % len(_COLORS)] for i, one in enumerate(mine)]
     colors += [_STATED[i % len(_STATED)] for i in range(len(stated))]
-    shapes = [charts.SHAPES[i % len(charts.SHAPES)] for i in range(len(mine) + len(stated))]
-    levels = {
-        one.series for one in drawing.figure.published if one.level is not None and one.picture == drawing.picture.name
-    }
-    shapes[len(mine) :] = [
-        "stroke" if one.removeprefix("paper: ") in levels else shape
-        for one, shape in zip(stated, shapes[len(mine) :], strict=True)
-    ]
-    dashes = [_DASHES[i // len(_COLORS) % len(_DASHES)] for i in range(len(mine))] + [[4, 3]] * len(stated)
     names = [*mine, *stated]
+    levels = {f"paper: {one.series}" for one in drawing.figure.published
+              if one.level is not None and one.picture == drawing.picture.name}  # fmt: skip
+    shapes = ["stroke" if i >= len(mine) and one in levels else charts.SHAPES[i % len(charts.SHAPES)]
+              for i, one in enumerate(names)]  # fmt: skip
+    dashes = [_DASHES[i // len(_COLORS) % len(_DASHES)] for i in range(len(mine))] + [[4, 3]] * len(stated)
     wide = max(map(len, names), default=0)
     columns = max(1, min(4, room.letters // (wide + 6)))
     legend = alt.Legend(title=None, orient="bottom", columns=columns, labelLimit=460, symbolOpacity=1)
@@ -133,9 +125,8 @@ _X_TITLES = {"ranks": "devices", "devices": "devices", "target": "to device", "r
 
 
 def _tips(drawing: Drawing) -> list[Any]:
-    alt = charts.altair()
-    return [alt.Tooltip("series:N"), alt.Tooltip("place:N", title=drawing.picture.x),
-            alt.Tooltip("value:Q", title=f"{drawing.figure.estimator}, {drawing.quantity}")]  # fmt: skip
+    value = f"{drawing.figure.estimator}, {drawing.quantity}"
+    return charts.tips("series:N", {"place:N": drawing.picture.x, "value:Q": value})
 
 
 def _curve(drawing: Drawing, points: list[Point], room: Room) -> Chart:
@@ -155,9 +146,8 @@ def _curve(drawing: Drawing, points: list[Point], room: Room) -> Chart:
             continue
         base = alt.Chart(_data(drawing, own)).encode(x=x, color=look["color"])
         if not stated and drawing.figure.estimator != "best" and all(point.spread for point in own):
-            layers.append(
-                base.mark_area(opacity=0.18).encode(y=alt.Y("q1:Q", title=drawing.quantity), y2=alt.Y2("q3:Q"))
-            )
+            band = base.mark_area(opacity=0.18)
+            layers.append(band.encode(y=alt.Y("q1:Q", title=drawing.quantity), y2=alt.Y2("q3:Q")))
         layers.append(base.mark_line(strokeWidth=1.4 if stated else 2).encode(y=y, strokeDash=look["strokeDash"]))
         if stated:  # a level is a line without marks
             levels = {one.series for one in drawing.figure.published if one.level is not None}
@@ -235,15 +225,9 @@ def _matrix(drawing: Drawing, points: list[Point], room: Room) -> Chart:
     alt = charts.altair()
     own = [point for point in points if point.status != PUBLISHED]
     ends = [str(one) for one in sorted({device for point in own for device in point.pair})]
-    apart = [float(point.value or 0) for point in own if point.pair[0] != point.pair[1]] or [
-        float(point.value or 0) for point in own
-    ]
-    low, high = min(apart), max(apart)
-    middle = (low + high) / 2
-    # Colors that span less than a tenth would paint noise.
-    domain = [low, high] if high - low > 0.1 * abs(middle) else [0.95 * middle, 1.05 * middle]
-    slow_dark = drawing.picture.y in ("latency", "hops")
-    scale = alt.Scale(scheme="viridis", reverse=slow_dark, domain=domain, clamp=True)
+    apart = [point for point in own if point.pair[0] != point.pair[1]] or own
+    levels = [float(point.value or 0) for point in apart]
+    scale, text_color = charts.level_color(levels, drawing.picture.y in ("latency", "hops"))
     axis = alt.Axis(labelAngle=0, grid=False, domain=False, ticks=False)
     side = 54 if len(ends) <= 4 else 40 if len(ends) <= 8 else 26
     side = min(side, room.width // max(1, len(ends))) if room.letters == COLUMN.letters else side
@@ -255,10 +239,7 @@ def _matrix(drawing: Drawing, points: list[Point], room: Room) -> Chart:
     cells = base.mark_rect(stroke="white", strokeWidth=1.5).encode(
         color=alt.Color("value:Q", scale=scale, legend=legend), tooltip=_tips(drawing)
     )
-    dark = f"datum.value {'>' if slow_dark else '<'} {middle}"
-    text = base.mark_text(fontSize=10 if len(ends) <= 8 else 7).encode(
-        text=alt.Text("text:N"), color=charts.chosen(alt.ColorValue, dark, "white", "black")
-    )
+    text = base.mark_text(fontSize=10 if len(ends) <= 8 else 7).encode(text=alt.Text("text:N"), color=text_color)
     return alt.layer(cells, text).properties(width=side * len(ends), height=side * 0.75 * len(ends))
 
 
@@ -266,19 +247,13 @@ def _ratio(drawing: Drawing, points: list[Point], room: Room) -> Chart:
     alt = charts.altair()
     sizes = [size_words(one) for one in sorted({int(point.x) for point in points})]
     counts = sorted({point.series for point in points}, key=int, reverse=True)
-    reach = max([1.25, *(max(point.value, 1 / point.value) for point in points if point.value)])
-    scale = alt.Scale(type="log", domain=[1 / reach, 1, reach], range=["#D55E00", "#F7F7F7", "#0072B2"])
     axis = alt.Axis(labelAngle=-40, grid=False)
     base = alt.Chart(_data(drawing, points)).encode(
         x=alt.X("place:O", title="size", scale=alt.Scale(domain=sizes), axis=axis),
         y=alt.Y("series:O", title="devices", scale=alt.Scale(domain=counts), axis=alt.Axis(labelAngle=0, grid=False)),
     )
-    ends = [charts.short(1 / reach), 1, charts.short(reach)]
-    legend = charts.gradient_legend(title="goodput of the first / of the second", format=".3~g", values=ends)
-    color = alt.Color("value:Q", scale=scale, legend=legend)
+    ratios = [point.value for point in points if point.value]
+    color, text_color = charts.ratio_color("value", ratios, "goodput of the first / of the second")
     cells = base.mark_rect(stroke="white").encode(color=color, tooltip=_tips(drawing))
-    strong = f"abs(log(datum.value)) > 0.6 * {math.log(reach)}"
-    text = base.mark_text(fontSize=10).encode(
-        text=alt.Text("text:N"), color=charts.chosen(alt.ColorValue, strong, "white", "black")
-    )
+    text = base.mark_text(fontSize=10).encode(text=alt.Text("text:N"), color=text_color)
     return alt.layer(cells, text).properties(width=44 * len(sizes), height=max(70, 30 * len(counts)))

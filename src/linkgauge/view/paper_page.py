@@ -52,9 +52,7 @@ def all_figures(run: Run, figures: Sequence[Figure]) -> list[FigureOfRun]:
 
 def print_verdicts(out: Console, found: Sequence[FigureOfRun]) -> None:
     """Print each figure's verdict and why, and how many there are of each."""
-    table = table_of("figure", "covers", "verdict", "why")
-    for column in table.columns:
-        column.justify = "left"
+    table = table_of("figure", "covers", "verdict", "why", words=True)
     for one in found:
         verdict = one.verdict
         table.add_row(*map(text_of, (verdict.figure.name, covered(verdict.figure.covers), verdict.verdict,

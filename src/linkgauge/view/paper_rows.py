@@ -11,8 +11,9 @@ import numpy as np
 
 from linkgauge.model.case import USUAL, Case
 from linkgauge.model.comparing import MECHANISM, TASK
+from linkgauge.model.grouped import grouped
 from linkgauge.model.patterns import PATTERNS
-from linkgauge.model.result import Launch, Measured, OfCase, Result
+from linkgauge.model.result import Launch, Measured, OfCase
 from linkgauge.plan.model import LaunchTable
 from linkgauge.plan.papers import Figure, figures
 from linkgauge.stats.attempts import counted
@@ -60,10 +61,11 @@ def rows_of(run: Run, figure: Figure) -> list[PaperRow]:
     """One row for each case under each launch: of repeats the median of each statistic, else one that says why."""
     launches = _launch_words(run, figure)
     cases, own_launches = _part(run, figure)
-    groups: dict[tuple[str, str], list[Result]] = {}
-    for row in counted(run).rows:
-        if row.is_headline and row.case_key in cases and row.launch_key in own_launches:
-            groups.setdefault((row.case_key, row.launch_key), []).append(row)
+    groups = grouped(
+        ((row.case_key, row.launch_key), row)
+        for row in counted(run).rows
+        if row.is_headline and row.case_key in cases and row.launch_key in own_launches
+    )
     rows = []
     for (_, key), group in groups.items():
         good = [row for row in group if isinstance(row, Measured)]
@@ -71,18 +73,8 @@ def rows_of(run: Run, figure: Figure) -> list[PaperRow]:
         times = {name: _middle([getattr(row, f"{name}_ns") for row in good]) for name in STATISTICS} if good else {}
         rates = [row.goodput for row in good if row.goodput_bytes_per_s is not None]
         goodput = _middle(rates) if rates else None
-        rows.append(
-            PaperRow(
-                first.case,
-                first.case_key,
-                first.distance,
-                launches.get(key, ""),
-                times,
-                goodput,
-                str(first.status),
-                first.reason,
-            )
-        )
+        rows.append(PaperRow(first.case, first.case_key, first.distance, launches.get(key, ""), times, goodput,
+                             str(first.status), first.reason))  # fmt: skip
     there = {row.case_key for row in rows}
     for left in run.rows():
         if left.status is None and left.case_key not in there and left.case_key in cases:
@@ -95,18 +87,11 @@ def _middle(values: Sequence[float]) -> float:
     return float(np.median(values))
 
 
-class _All:
-    """What holds everything."""
-
-    def __contains__(self, one: object) -> bool:
-        return True
-
-
 def _part(run: Run, figure: Figure) -> tuple[Container[str], Container[str]]:
     """Return which cases and launches of a run of several figures are this one's; all where it is of one plan."""
     parts = read_parts(run.path)
     if parts is None:
-        return _All(), _All()
+        return {row.case_key for row in run.rows()}, {one.launch_key for one in run.launched} | {""}
     known = [one for other in figures() for one in other.load().launches]
     own = figure.load().launches
     launches = {one.launch_key for one in run.launched if any(_fits(one, table, known) for table in own)}

@@ -50,11 +50,9 @@ def print_pictures(out: Console, pictures: Sequence[tuple[Path | None, str]]) ->
 def print_verdict(out: Console, verdict: FigureVerdict) -> None:
     """Print what the paper states of a figure beside what the run has of it, and the verdict."""
     if verdict.judged:
-        table = table_of("the paper states", "in", "verdict", "found")
+        table = table_of("the paper states", "in", "verdict", "found", words=True)
         for one in verdict.judged:
             table.add_row(*map(text_of, (one.claim.says, one.claim.read, one.verdict, one.why)))
-        for column in table.columns:
-            column.justify = "left"
         out.print(table)
     why = f": {verdict.why}" if verdict.why and not verdict.judged else ""
     out.print(text_of(f"{verdict.figure.name} is {verdict.verdict}{why}" if verdict.verdict != DIFFERS else
@@ -67,11 +65,10 @@ def print_requests(out: Console, verdicts: Iterable[Sequence[RequestVerdict]]) -
         out.print(text_of(line, "bold"))
 
 
-def print_numbers(out: Console, figure: Figure) -> None:
-    """Print a figure's check numbers."""
-    out.print(
-        text_of(f"{figure.name} ({figure.title}), {figure.estimator} in {unit_text(figure.unit)}; the paper:", "bold")
-    )
+def print_numbers(out: Console, figure: Figure, of: str = "") -> None:
+    """Print a figure's check numbers, and of what they are: of its statistic, else as `of` says."""
+    of = of or f"{figure.estimator} in {unit_text(figure.unit)}"
+    out.print(text_of(f"{figure.name} ({figure.title}), {of}; the paper:", "bold"))
     for text in figure.numbers:
         out.print(text_of("  " + text))
 
@@ -95,9 +92,7 @@ def print_effects(out: Console, figure: Figure, effects: Sequence[Effect]) -> No
         out.print(text_of(f"{why}{odd}"))
     if not effects:
         out.print(text_of("no case of these settings could be measured here: 'linkgauge show' says why"))
-    out.print(text_of(f"{figure.name} ({figure.title}), median over median; the paper:", "bold"))
-    for text in figure.numbers:
-        out.print(text_of("  " + text))
+    print_numbers(out, figure, "median over median")
 
 
 def print_reproduced(out: Console, figure: Figure, drawings: Sequence[Drawing]) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from linkgauge.expect.coverage import LEVEL
 from linkgauge.expect.mechanism import Mechanism
+from linkgauge.model.grouped import grouped
 from linkgauge.model.listed import listed
 from linkgauge.model.quantity import change, percent
 from linkgauge.view.predicted import Prediction
@@ -32,7 +33,7 @@ def print_predictions(
     """
     from rich.text import Text
 
-    from linkgauge.view.screen import Table, console
+    from linkgauge.view.screen import console, titled_table
 
     called = shown or {}
     out = console()
@@ -42,29 +43,24 @@ def print_predictions(
     told = as_it_is is None and any(one.measured_ns is not None for one, _ in known)
     time_name = "predicted" if bound_of is None else "at least"
     title = "predicted from curves" if bound_of is None else f"the least time that the links of {bound_of} allow"
-    table = Table(title=f"applications: {title}{', and measured' if told else ''}", title_justify="left",
-                  title_style="bold", box=None, pad_edge=False, header_style="bold")  # fmt: skip
     columns = ["application", "ranks", "by", time_name if as_it_is is None else f"{time_name}, as it is"]
     columns += ["what if", "as fast"] if as_it_is is not None else []
     stated = any(one.interval is not None for one, _ in known)
     columns += [f"{percent(LEVEL)} interval"] if stated else []
     columns += ["measured", "error" if bound_of is None else "of that"] if told else []
     columns += ["as fast as on fewest"] if several else []
-    for name in (*columns, f"by kind of step{': predicted (measured)' if told else ''}"):
-        right = name in columns and name not in ("application", "by")
-        table.add_column(name, justify="right" if right else "left", no_wrap=right, overflow="fold")
+    kinds_name = f"by kind of step{': predicted (measured)' if told else ''}"
+    numbers = {*columns} - {"application", "by"}
+    table = titled_table(f"applications: {title}{', and measured' if told else ''}", [*columns, kinds_name], numbers,
+                         no_wrap=True)  # fmt: skip
     first: dict[tuple[str, Mechanism], float] = {}
     for one, before in known:
         assert one.predicted is not None
         assert before.predicted is not None
         by, time_ns = one.mechanism, one.predicted.time_ns
         kinds = [kind.words(told=told) for kind in one.kinds() if told or kind.predicted_ns]
-        cells: list[Text | str] = [
-            Text(one.app),
-            str(one.ranks),
-            by.words_as(called),
-            time_text(before.predicted.time_ns),
-        ]
+        whole = time_text(before.predicted.time_ns)
+        cells: list[Text | str] = [Text(one.app), str(one.ranks), by.words_as(called), whole]
         if as_it_is is not None:
             cells += [time_text(time_ns), f"{before.predicted.time_ns / time_ns:.2f}x"]
         if stated:
@@ -131,26 +127,22 @@ def _gain_line(one: Prediction, before: Prediction, shown: Mapping[str, str]) ->
         return ""
     low, high = gain
     whole = time_text(before.predicted.time_ns)
-    of = f" of {whole}"
     if low == high == 0:
         return f"{where}: the change makes no difference to {whole}"
     if low > 0:
-        return f"{where}: the change saves {range_text(time_text(low), time_text(high))}{of}"
+        return f"{where}: the change saves {range_text(time_text(low), time_text(high))} of {whole}"
     if high < 0:
         return f"{where}: the change costs {range_text(time_text(-high), time_text(-low))} more than {whole}"
     ends = " or ".join([f"costs up to {time_text(-low)}"] * (low < 0) + [f"saves up to {time_text(high)}"] * (high > 0))
-    return f"{where}: no gain can be promised: it {ends}{of}, by the {percent(LEVEL)} interval of the error"
+    return f"{where}: no gain can be promised: it {ends} of {whole}, by the {percent(LEVEL)} interval of the error"
 
 
 def _interval_lines(found: Sequence[Prediction], *, told: bool) -> list[str]:
     """By what the intervals are known, and where measured times stand beside how many of these lie in them."""
-    of: dict[str, list[Prediction]] = {}
-    for one in found:
-        if one.interval is not None:
-            of.setdefault(one.interval.within.of, []).append(one)
+    of = grouped((one.interval.within.of, one.interval.within.factor) for one in found if one.interval is not None)
     lines = []
-    for words, those in of.items():
-        factors = sorted(one.interval.within.factor for one in those if one.interval is not None)
+    for words, factors in of.items():
+        factors.sort()
         between = range_text(f"{factors[0]:.2f}", f"{factors[-1]:.2f}")
         lines.append(f"{percent(LEVEL)} intervals: what moves takes within a factor of {between}, by {words}")
     held = [one.interval.holds(one.measured_ns) for one in found if one.interval is not None and one.measured_ns]
@@ -159,14 +151,9 @@ def _interval_lines(found: Sequence[Prediction], *, told: bool) -> list[str]:
 
 def _doubt_lines(found: Sequence[Prediction], shown: Mapping[str, str]) -> list[str]:
     """Of which kinds of step the run itself shows that predictions may be off: a line each cause."""
-    lines = []
-    causes: dict[tuple[str, str], list[str]] = {}
-    for one in found:
-        for kind, why in one.doubts.items():
-            causes.setdefault((kind, why), []).append(f"{one.app} by {one.mechanism.words_as(shown)}")
-    for (kind, why), of in sorted(causes.items()):
-        lines.append(f"not sure of {kind} in {listed(of, 3)}: {why}")
-    return lines
+    causes = grouped((doubt, f"{one.app} by {one.mechanism.words_as(shown)}")
+                     for one in found for doubt in one.doubts.items())  # fmt: skip
+    return [f"not sure of {kind} in {listed(of, 3)}: {why}" for (kind, why), of in sorted(causes.items())]
 
 
 def _overlap_lines(found: Sequence[Prediction], shown: Mapping[str, str]) -> list[str]:

@@ -85,18 +85,15 @@ def print_by_ways(found: Sequence[ByWay], published: Published) -> None:
     """Print a table, a row an application and way, with differences to the last way, and how orders compare."""
     from rich.text import Text
 
-    from linkgauge.view.screen import Table, console
+    from linkgauge.view.screen import console, titled_table
 
     out = console()
     last = published.ways[-1].name
     seen = any(one.seen_ns is not None for one in found)
     title = f"applications: what they communicate by published curves{', and seen as a whole' if seen else ''}"
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="bold")
     columns = ["application", "ranks", "by", "communication", f"more than {last}"]
     columns += ["seen", f"more than {last}", "of"] if seen else []
-    for name in columns:
-        left = name in ("application", "by", "of")
-        table.add_column(name, justify="left" if left else "right", no_wrap=not left, overflow="fold")
+    table = titled_table(title, columns, {*columns} - {"application", "by", "of"}, no_wrap=True)
     for one in found:
         if one.time_ns is None:
             continue

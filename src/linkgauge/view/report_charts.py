@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Sequence
 
 from linkgauge.model.patterns import PATTERNS
@@ -332,9 +333,7 @@ def over_devices(page: Page, results: Results, unit: str) -> None:
         for size in dict.fromkeys((sizes[0], sizes[-1])):
             chart = charts_curves.over_devices(results, rows, unit, size)
             page.chart(chart, f"goodput, {size_text(size)}", f"{name}-devices-{size}", height=260)
-        labels = sorted(
-            {results.label(row) for row in rows}, key=lambda label: -sum(results.label(r) == label for r in rows)
-        )
+        labels = [label for label, _ in Counter(results.label(row) for row in rows).most_common()]
         if len(labels) > 1:
             chart = charts_curves.ratio_map(results, rows, labels[0], labels[1])
             page.chart(chart, f"{labels[0]} against {labels[1]}", f"{name}-ratio")

@@ -6,7 +6,7 @@ The width is COLUMNS, else the terminal's; where nothing is printed on a termina
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Column
@@ -139,14 +139,16 @@ def text_of(value: str, style: str = "") -> Text:
     return Text(clean_line(value), style=style)
 
 
-def table_of(*columns: str) -> Table:
-    """Return an empty table without lines, numbers to the right."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for index, name in enumerate(columns):
-        table.add_column(
-            name,
-            overflow="fold",
-            no_wrap=False,
-            justify="left" if index == 0 or name in _WORD_COLUMNS else "right",
-        )
+def table_of(*columns: str, words: bool = False) -> Table:
+    """Return an empty table without lines, numbers to the right. `words`: none of its columns holds numbers."""
+    numbers = [] if words else [name for name in columns[1:] if name not in _WORD_COLUMNS]
+    return titled_table(None, columns, numbers)
+
+
+def titled_table(title: str | None, columns: Sequence[str], numbers: Container[str], no_wrap: bool = False) -> Table:
+    """Return an empty table under a title, without lines. `numbers`: columns set right, on one line with `no_wrap`."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        number = name in numbers
+        table.add_column(name, overflow="fold", no_wrap=no_wrap and number, justify="right" if number else "left")
     return table

@@ -137,7 +137,7 @@ _DIFFERS = ", but "
 def _but(pairs: FullPairs, outside: Sequence[tuple[int, int]], noun: str, unit: str) -> str:
     """Return which pairs differ from those that are alike, and what they reached."""
     named = ", ".join(
-        f"{device_words(pair, noun)}: {rate_text(_goodput(pairs, pair), unit)} {unit}" for pair in outside[:2]
+        f"{device_words(pair, noun)}: {rate_text(pairs.rows[pair].goodput, unit)} {unit}" for pair in outside[:2]
     )
     more = f" and {len(outside) - 2} more" if len(outside) > 2 else ""
     return f"{_DIFFERS}{named}{more}" if outside else ""
@@ -145,7 +145,7 @@ def _but(pairs: FullPairs, outside: Sequence[tuple[int, int]], noun: str, unit: 
 
 def _of_limit(pairs: FullPairs, of: Sequence[tuple[int, int]], unit: str) -> str:
     """Return what some alike pairs reached: `392 GB/s = 87 % of NVLink (450 GB/s)`; no share of an unknown limit."""
-    rates = [_goodput(pairs, pair) for pair in of]
+    rates = [pairs.rows[pair].goodput for pair in of]
     reached = f"{range_text(rate_text(min(rates), unit), rate_text(max(rates), unit))} {unit}"
     shares = [share for pair in of if (share := pairs.share(pair)) is not None]
     if len(shares) < len(of):
@@ -203,16 +203,9 @@ def _tasks(look: FirstLook, unit: str) -> list[str]:
     return []
 
 
-def _goodput(pairs: FullPairs, pair: tuple[int, int]) -> float:
-    return pairs.rows[pair].goodput
-
-
-def print_summary(run: Run, console: Console, unit: str = "GB/s") -> None:
-    """Print the first screen of a run that has just ended. Needs neither Altair nor DuckDB.
-
-    `unit` is one of linkgauge.view.units.RATE_UNITS.
-    """
-    print_first_screen(FirstLook.of(run), findings_of(run), console, unit)
+def print_summary(run: Run, console: Console) -> None:
+    """Print the first screen of a run that has just ended. Needs neither Altair nor DuckDB."""
+    print_first_screen(FirstLook.of(run), findings_of(run), console, "GB/s")
 
 
 def print_first_screen(look: FirstLook, findings: Sequence[Finding], console: Console, unit: str) -> None:
@@ -244,11 +237,9 @@ def print_head(look: FirstLook, findings: Sequence[Finding], console: Console, u
         console.print(Text(f"{len(names)} more by --all: {', '.join(names)}", style="dim"))
     for line in apart_lines(look.answers, unit):
         console.print(Text(line, style="yellow"))
-    places = places_line(look.results.kinds)
-    crossings = look.results.crossings.values()
-    verdicts = (one for of_case in look.results.requests.values() for one in of_case)
-    said = (*between_lines(crossings), *card_lines(look.results), *request_lines(verdicts),
-            *distance_lines(look.results, unit))  # fmt: skip
-    lost = lost_line(look.results.run.info)
-    for line in (*(text for text in (places, lost) if text), *said):
+    results = look.results
+    verdicts = (one for of_case in results.requests.values() for one in of_case)
+    said = (places_line(results.kinds), lost_line(results.run.info), *between_lines(results.crossings.values()),
+            *card_lines(results), *request_lines(verdicts), *distance_lines(results, unit))  # fmt: skip
+    for line in filter(None, said):
         console.print(Text(line))

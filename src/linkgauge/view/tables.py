@@ -13,6 +13,7 @@ from rich.text import Text
 
 from linkgauge.expect.rules import KINDS
 from linkgauge.model.background import beside_text
+from linkgauge.model.grouped import grouped
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.result import Measured, Result
 from linkgauge.model.transports import TRANSPORTS
@@ -22,7 +23,7 @@ from linkgauge.view.applications import application_tables
 from linkgauge.view.by_turns import interference_lines, rounds_parts
 from linkgauge.view.derived import chosen_ranges, derived_tables, moved_ranges, node_tables, overlap_tables
 from linkgauge.view.judged import by_kind
-from linkgauge.view.limits import Limits
+from linkgauge.view.limits import NONE, Limits
 from linkgauge.view.results import Results, best_of, devices_text, pair_of
 from linkgauge.view.screen import Table
 from linkgauge.view.units import count_text, digits, range_text, rate_text, size_text
@@ -32,13 +33,13 @@ _MANY_MESSAGES = 16
 _SMALL_MESSAGE = 8 << 10
 
 
-def panel_tables(results: Results, width: int, unit: str, limits: Limits | None = None) -> Iterator[RenderableType]:
+def panel_tables(results: Results, width: int, unit: str, limits: Limits) -> Iterator[RenderableType]:
     """Yield for each task the time and the rates of every mechanism at every size, the best one marked.
 
     `*` marks the best of a size, `≈` those whose interval overlaps with the best one's. Below a goodput stand the
     limits of its largest size.
     """
-    kinds = Kinds(results.run, None if limits is None else limits.system)
+    kinds = Kinds(results.run, limits.system)
     for panels in _alike_panels(results, kinds):
         first, rows = panels[0]
         members = Members([row for _, own in panels for row in own], results.label, results.kinds.noun)
@@ -75,11 +76,10 @@ def _counts_messages(row: Measured) -> bool:
 
 def _alike_panels(results: Results, kinds: Kinds) -> list[list[tuple[Measured, list[Measured]]]]:
     """Return the panels, those of single devices of one class together, where the first of them stands."""
-    groups: dict[Any, list[tuple[Measured, list[Measured]]]] = {}
-    for first, rows in results.device_panels:
-        alone = first.ranks == 1
-        key = (results.title(first, devices=False), kinds.key(first)) if alone else id(first)
-        groups.setdefault(key, []).append((first, rows))
+    groups = grouped(
+        ((results.title(first, devices=False), kinds.key(first)) if first.ranks == 1 else id(first), (first, rows))
+        for first, rows in results.device_panels
+    )
     return list(groups.values())
 
 
@@ -91,7 +91,7 @@ def _panel_title(results: Results, panels: list[tuple[Measured, list[Measured]]]
     return results.title(first, devices_words=where)
 
 
-def _limits_line(rows: list[Measured], unit: str, limits: Limits | None) -> Iterator[Text]:
+def _limits_line(rows: list[Measured], unit: str, limits: Limits) -> Iterator[Text]:
     """Yield the limits of the largest size by rule and kind, the surest first; of several mechanisms from to.
 
     Of nccl-tests' collectives they are in the terms of busbw.
@@ -99,20 +99,17 @@ def _limits_line(rows: list[Measured], unit: str, limits: Limits | None) -> Iter
     values: dict[tuple[int, str, str], set[float]] = {}
     largest = max(row.size for row in rows)
     traits = PATTERNS[rows[0].pattern]
-    bus = traits.algorithm_factor is not None
-    for row in rows if limits is not None else ():
-        if row.size == largest and limits is not None:
-            factor = traits.shown_factor(row.case.group_ranks)
-            least = limits.limit_of(row)
-            for line in limits.of(row):
-                if line.goodput_bytes_per_s and (line.kind != "upper bound" or line == least):
-                    place = (KINDS.index(line.kind), line.rule, line.kind)
-                    values.setdefault(place, set()).add(line.goodput_bytes_per_s * factor)
-    words = []
-    for (_, rule, kind), rates in sorted(values.items()):
-        words.append(f"{rule} ({kind}) {range_text(rate_text(min(rates), unit), rate_text(max(rates), unit))}")
+    for row in (row for row in rows if row.size == largest):
+        factor = traits.shown_factor(row.case.group_ranks)
+        least = limits.limit_of(row)
+        for line in limits.of(row):
+            if line.goodput_bytes_per_s and (not line.binds or line == least):
+                place = (KINDS.index(line.kind), line.rule, line.kind)
+                values.setdefault(place, set()).add(line.goodput_bytes_per_s * factor)
+    words = [f"{rule} ({kind}) {range_text(rate_text(min(rates), unit), rate_text(max(rates), unit))}"
+             for (_, rule, kind), rates in sorted(values.items())]  # fmt: skip
     if words:
-        of = "busbw limits" if bus else "limits"
+        of = "limits" if traits.algorithm_factor is None else "busbw limits"
         yield Text(f"{of} at {size_text(largest)}, {unit}: {'; '.join(words)}", style="dim")
 
 
@@ -123,7 +120,7 @@ def _split(
 
     A row is a size, or a mechanism where that takes fewer tables, as with one size of many mechanisms.
     """
-    labels = list(dict.fromkeys(results.label(row) for row in sorted(rows, key=_by_label(results))))
+    labels = sorted({results.label(row) for row in rows}, key=list(results.mechanisms.values()).index)
     sizes = sorted({row.size for row in rows})
     cells: dict[tuple[int, str], Text] = {}
     for size in sizes:
@@ -179,27 +176,19 @@ def _parts(first_width: int, widths: list[int], width: int) -> Iterator[slice]:
         start = end
 
 
-def _by_label(results: Results) -> Callable[[Measured], int]:
-    order = {name: place for place, name in enumerate(results.mechanisms.values())}
-    return lambda row: order[results.label(row)]
-
-
-def matrix_tables(results: Results, unit: str, limits: Limits | None = None) -> Iterator[RenderableType]:
+def matrix_tables(results: Results, unit: str, limits: Limits) -> Iterator[RenderableType]:
     """Yield the pairs as matrices, a row a source: latency at the smallest size, goodput at the largest.
 
     Beside a goodput stands its share of the limit, where the run's system gives one.
     """
 
     def rate_and_share(row: Measured) -> str:
-        text = rate_text(row.goodput_bytes_per_s, unit)
-        bound = limits.limit_of(row) if limits is not None else None
-        limit = bound.goodput_bytes_per_s if bound is not None else None
-        rate = row.goodput_bytes_per_s
-        return f"{text} {100 * rate / limit:.0f}" if limit and rate else text
+        share = limits.share_of(row)
+        return rate_text(row.goodput_bytes_per_s, unit) + (f" {100 * share:.0f}" if share else "")
 
     for family, group in results.matrix_families().items():
         latency = (group[0], "latency, µs", lambda row: digits(row.latency_ns / 1e3))
-        bounded = limits is not None and any(limits.limit_of(row) for row in group[-1][1])
+        bounded = any(limits.limit_of(row) for row in group[-1][1])
         goodput = (group[-1], f"goodput, {unit}" + (" and % of limit" if bounded else ""), rate_and_share)
         shown = [latency, goodput] if len(group) > 1 else [goodput if group[0][0].size >= 1 << 16 else latency]
         for (first, rows), name, text in shown:
@@ -240,11 +229,7 @@ def skip_reasons(skipped: Sequence[Result]) -> list[tuple[int, list[str], str]]:
 
     A reason that begins with its case's pattern is told once for all patterns that it holds of.
     """
-    groups: dict[tuple[bool, str], list[Result]] = {}
-    for row in skipped:
-        reason = row.reason or "no reason was given"
-        of_pattern = reason.startswith(f"{row.pattern} ")
-        groups.setdefault((of_pattern, reason[len(row.pattern) :] if of_pattern else reason), []).append(row)
+    groups = grouped((_reason(row), row) for row in skipped)
     result = []
     for (of_pattern, reason), rows in groups.items():
         patterns = list(dict.fromkeys(row.pattern for row in rows))
@@ -253,6 +238,13 @@ def skip_reasons(skipped: Sequence[Result]) -> list[tuple[int, list[str], str]]:
             reason = f"{', '.join(patterns)}{verb}"
         result.append((len(rows), list(dict.fromkeys(row.transport for row in rows)), reason))
     return sorted(result, key=lambda item: -item[0])
+
+
+def _reason(row: Result) -> tuple[bool, str]:
+    """Return whether a row's reason begins with its pattern, and the reason without that."""
+    reason = row.reason or "no reason was given"
+    of_pattern = reason.startswith(f"{row.pattern} ")
+    return of_pattern, reason[len(row.pattern) :] if of_pattern else reason
 
 
 _LEFT_OUT = {
@@ -342,23 +334,18 @@ def derived(results: Results, width: int, unit: str) -> list[RenderableType]:
     return list(derived_tables(results, width, unit)) or [few]
 
 
-def everything(results: Results, width: int, unit: str, limits: Limits | None = None) -> Group:
+def everything(results: Results, width: int, unit: str, limits: Limits = NONE) -> Group:
     """Return all of `linkgauge show`; with `limits` each task's, and the shares of pairs."""
     parts: list[RenderableType] = []
-    of_cases = [*panel_tables(results, width, unit, limits), *matrix_tables(results, unit, limits)]
-    of_cases += node_tables(results, unit)
-    of_cases += interference_lines(results)
-    of_cases += rounds_parts(results)
-    of_cases += application_tables(results)
-    of_cases += overlap_tables(results)
-    for part in [*of_cases, *derived_tables(results, width, unit), *status_tables(results)]:
+    for part in (
+        *panel_tables(results, width, unit, limits), *matrix_tables(results, unit, limits), *node_tables(results, unit),
+        *interference_lines(results), *rounds_parts(results), *application_tables(results), *overlap_tables(results),
+        *derived_tables(results, width, unit), *status_tables(results),
+    ):  # fmt: skip
         parts += [part, Text("")]
     if results.rows:
-        parts.append(
-            Text(
-                f"{BEST} best of its size   {NEAR} equal to the best within the intervals   - not measured", style="dim"
-            )
-        )
+        marks = f"{BEST} best of its size   {NEAR} equal to the best within the intervals   - not measured"
+        parts.append(Text(marks, style="dim"))
     return Group(*parts, counts_line(results), *map(Text, observing_lines(results.run.info)))
 
 

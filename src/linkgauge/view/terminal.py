@@ -17,6 +17,7 @@ from linkgauge.judge.check import FINDINGS
 from linkgauge.judge.compare_runs import RunComparison
 from linkgauge.judge.standing import Standing
 from linkgauge.judge.verdicts import Checked, Outcome, Verdict
+from linkgauge.model.grouped import grouped
 from linkgauge.model.quantity import change, percent
 from linkgauge.model.quantity import format_duration as time_text
 from linkgauge.stats.alike import members_text
@@ -126,13 +127,9 @@ def print_comparison(out: Console, found: RunComparison, names: tuple[str, str],
             of = ", ".join(pool.name for pool in pools if pool.comparison.reason == why)
             out.print(text_of(f"{of}: {why}", "dim"))
         out.print()
-    told = sorted(
-        (c for c in found.cases if c.comparison.verdict != "same"),
-        key=lambda c: (
-            c.comparison.verdict == "cannot tell",
-            -abs(c.comparison.shift.share if c.comparison.shift else 0.0),
-        ),
-    )
+    told = [c for c in found.cases if c.comparison.verdict != "same"]
+    told.sort(key=lambda c: -abs(c.comparison.shift.share if c.comparison.shift else 0.0))
+    told.sort(key=lambda c: c.comparison.verdict == "cannot tell")
     if not told:
         return
     resampled = any(case.bootstrap for case in told)
@@ -143,11 +140,7 @@ def print_comparison(out: Console, found: RunComparison, names: tuple[str, str],
     table = table_of(*columns, *([] if alike else ["why"]))
     for case in told[:limit]:
         a, b = (time_text(v) if math.isfinite(v) else "-" for v in case.comparison.median_ns)
-        boot = (
-            [f"{change(case.bootstrap.low, 1)} to {change(case.bootstrap.high, 1)}" if case.bootstrap else ""]
-            if resampled
-            else []
-        )
+        boot = [f"{change(one.low, 1)} to {change(one.high, 1)}" if (one := case.bootstrap) else ""] * resampled
         reason = [] if alike else [text_of(case.comparison.reason)]
         table.add_row(text_of(case.words), a, b, *_shift(case.comparison), *boot, *reason)
     out.print(table)
@@ -161,9 +154,8 @@ def _too_few(found: RunComparison) -> str:
     """Return what was compared, which difference could have shown, and what would tell more."""
     assert found.few is not None
     first, second = found.few
-    counts = (
-        f"{first} and {second} launches" if first != second else "one launch" if first == 1 else f"{first} launches"
-    )
+    same = "one launch" if first == 1 else f"{first} launches"
+    counts = f"{first} and {second} launches" if first != second else same
     could = f" A shift below {percent(found.within or 0.0, 1)} is lost in the samples' spread."
     if found.within is None:
         could = " Both are single measurements, one value a case: how much of a shift is chance is not known."
@@ -280,13 +272,13 @@ def _counts(checked: Checked) -> str:
 
 def _grouped(verdicts: Sequence[Verdict]) -> list[list[Verdict]]:
     """Join verdicts that differ in their devices only, each where the worst of them stands."""
-    groups: dict[tuple[str, ...], list[Verdict]] = {}
-    for index, verdict in enumerate(verdicts):
-        required = "" if verdict.required is None else f"{verdict.required:.3g}"
-        why = verdict.reason if verdict.measured is None else ""
-        place = (verdict.task, required, verdict.outcome, verdict.source, verdict.run, why)
-        groups.setdefault(place if verdict.task else (str(index),), []).append(verdict)
-    return list(groups.values())
+
+    def place(index: int, one: Verdict) -> tuple[object, ...]:
+        required = None if one.required is None else f"{one.required:.3g}"
+        why = one.reason if one.measured is None else ""
+        return (one.task, required, one.outcome, one.source, one.run, why) if one.task else (index,)
+
+    return list(grouped((place(index, one), one) for index, one in enumerate(verdicts)).values())
 
 
 def _what(group: Sequence[Verdict]) -> str:
@@ -319,17 +311,14 @@ def print_advice(out: Console, advice: Sequence[Advice], absent: Sequence[tuple[
     lines: list[dict[str, Text]] = []
     last = ""
     for one in advice:
-        margin = one.margin_words
         interval = f" ({one.interval_words})" if one.interval_words else ""
-        lines.append(
-            {
-                "task": text_of("" if one.task == last else one.task, "bold"),
-                "sizes": Text(one.sizes.replace(" to ", "-")),
-                "use": text_of(" or ".join((one.best, *one.alike))),
-                "next is slower by": text_of(f"{one.second} {margin}{interval}" if one.second else ""),
-                "export": text_of(" ".join(f"{name}={value}" for name, value in one.exports)),
-            }
-        )
+        lines.append({
+            "task": text_of("" if one.task == last else one.task, "bold"),
+            "sizes": Text(one.sizes.replace(" to ", "-")),
+            "use": text_of(" or ".join((one.best, *one.alike))),
+            "next is slower by": text_of(f"{one.second} {one.margin_words}{interval}" if one.second else ""),
+            "export": text_of(" ".join(f"{name}={value}" for name, value in one.exports)),
+        })  # fmt: skip
         last = one.task
     filled = [name for name in lines[0] if any(line[name].plain for line in lines)] if lines else []
     table = table_of(*filled)

@@ -9,6 +9,7 @@ from typing import Any
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.health import is_error_counter
 from linkgauge.judge.check import CheckResult
+from linkgauge.model.grouped import grouped
 from linkgauge.model.quantity import percent
 from linkgauge.model.result import Launch
 from linkgauge.model.shape import clean
@@ -43,13 +44,8 @@ def ticket(look: FirstLook, facts: Facts, result: CheckResult) -> str:
     run = look.results.run
     launches = run.launched
     limited = limited_line(info, launches, {row.transport for row in look.results.rows})
-    lines += [
-        "",
-        "## Not covered",
-        "",
-        *(_plain(f"Not measured: {line}.") for line in result.checked.not_measured),
-        *filter(None, (limited, unseen_line(look) or "Nothing that Linkgauge looks at was left out.")),
-    ]
+    lines += ["", "## Not covered", "", *(_plain(f"Not measured: {line}.") for line in result.checked.not_measured)]
+    lines += filter(None, (limited, unseen_line(look) or "Nothing that Linkgauge looks at was left out."))
     named = [f"{name}: {machine[key]}" for name, key in _MACHINE if machine.get(key)]
     versions = [f"{name} {value}" for name, value in dict(info.get("versions") or {}).items() if name in _VERSIONS]
     lines += ["", "## Run", "", _plain("; ".join([*named, *versions, *_libraries(launches)]) + ".")]
@@ -112,10 +108,8 @@ def _numbers(look: FirstLook) -> list[str]:
 
 def _counters(facts: Facts) -> list[str]:
     """Return each error counter of each device at the run's start and at its end."""
-    ends: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for one in facts.observations:
-        if one.value is not None and is_error_counter(one):
-            ends.setdefault((one.name, one.subject), []).append((one.when_ns, one.value))
+    ends = grouped(((one.name, one.subject), (one.when_ns, one.value)) for one in facts.observations
+                   if one.value is not None and is_error_counter(one))  # fmt: skip
     rows = []
     for (name, subject), values in sorted(ends.items()):
         (_, before), (_, after) = min(values), max(values)

@@ -70,11 +70,7 @@ def _measured(results: Results, limits: Limits, row: Measured) -> TidyRow:
     half = row.latency_ns / row.median_ns
     traits = PATTERNS[row.pattern]
     collective = traits.algorithm_factor is not None
-    limit = percent = None
-    bound = limits.limit_of(row)
-    if bound is not None and bound.goodput_bytes_per_s and row.goodput_bytes_per_s:
-        limit = bound.goodput_bytes_per_s * traits.shown_factor(row.case.group_ranks)
-        percent = 100 * row.goodput_bytes_per_s / bound.goodput_bytes_per_s
+    bound = limits.limit_of(row) if row.goodput_bytes_per_s else None
     return TidyRow(
         **_name(row),
         mechanism=results.label(row),
@@ -84,8 +80,8 @@ def _measured(results: Results, limits: Limits, row: Measured) -> TidyRow:
         goodput_gb_per_s=_giga(row.goodput_bytes_per_s),
         algbw_gb_per_s=_giga(row.algbw_bytes_per_s) if collective else None,
         busbw_gb_per_s=_giga(row.busbw_bytes_per_s) if collective else None,
-        limit_gb_per_s=_giga(limit),
-        percent_of_limit=percent,
+        limit_gb_per_s=_giga(bound and bound.rate * traits.shown_factor(row.case.group_ranks)),
+        percent_of_limit=bound and 100 * row.goodput / bound.rate,
         samples=row.samples,
     )
 

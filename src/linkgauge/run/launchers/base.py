@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from linkgauge.run.parent.mpi_installation import MpiInstallation
 
 
-# A batch system's variables, and the programs of which one starts ranks on its job's nodes. A container in a job has
-# the variables and often none of the programs: MPICH's launcher then waits for srun for ever, and others find no host.
 # What batch systems (PBS, LSF, Grid Engine) and users say of hosts to any MPI library's launcher.
 _HOST_VARIABLES = ("PBS_NODEFILE", "LSB_MCPU_HOSTS", "PE_HOSTFILE", "HYDRA_HOST_FILE", "OMPI_MCA_orte_default_hostfile")
 
@@ -38,7 +36,7 @@ class LaunchRequest:
     `folders`: None where the library's own places are left as they are. `bind`: `none`, or `core` for a core of its own
     for each rank. `hosts`: the nodes, each of which gets as many ranks, one node after the other; none: the launcher's
     own choice. `others_stay`: where the launcher can, it does not end the other ranks when one has died: which that was
-    can then be told. `background`: other launches of the same job go on at the same time, on the same nodes.
+    can then be known. `beside`: other launches of the same job go on at the same time, on the same nodes.
     """
 
     ranks: int
@@ -80,6 +78,7 @@ class Launcher(abc.ABC):
     word: ClassVar[str] = ""  # its usual program, as messages name it
     says: ClassVar[str] = ""  # what its --version says in small letters; the name decides nothing where all have one
     programs: ClassVar[tuple[str, ...]] = ()  # names that decide
+    job_variable: ClassVar[str] = ""  # that is set in a job of the batch system whose program starts ranks
     starts: ClassVar[tuple[str, ...]] = ()  # vendors of libraries whose own launcher it is; none: starts any
     host_options: ClassVar[tuple[str, ...]] = ()  # by which it is told of hosts
     rank_variables: ClassVar[tuple[str, ...]] = ()  # in which a process that it has started finds its rank
@@ -158,7 +157,8 @@ class Launcher(abc.ABC):
     @classmethod
     def in_allocation(cls) -> Path | None:
         """Return the program where a batch system's allocation is there to start ranks in."""
-        return None
+        program = shutil.which(cls.programs[0]) if cls.job_variable in os.environ else None
+        return None if program is None else Path(program)
 
     @classmethod
     def rank_in(cls, environment: Mapping[str, str]) -> str | None:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-from pathlib import Path
-
 from linkgauge.children import NoAnswerError, output_of
 from linkgauge.model.names import host_names
 from linkgauge.run.launchers.base import Launcher, LaunchRequest
@@ -20,15 +16,10 @@ class Flux(Launcher):
     word = "flux run"
     says = "libflux-core"
     programs = ("flux",)
+    job_variable = "FLUX_URI"
     host_options = ("--requires",)
     rank_variables = ("FLUX_TASK_RANK",)
     status_patterns = (r"[Ee]xited with exit code\s*:?\s*(\d+)",)
-
-    @classmethod
-    def in_allocation(cls) -> Path | None:
-        """Return flux in an instance of Flux."""
-        program = shutil.which("flux")
-        return Path(program) if program is not None and "FLUX_URI" in os.environ else None
 
     @classmethod
     def hosts_of_job(cls) -> tuple[str, ...] | None:

@@ -6,7 +6,6 @@ import os
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from linkgauge.children import NoAnswerError, output_of
 from linkgauge.model.names import host_names
@@ -26,16 +25,11 @@ class Srun(Launcher):
     word = "srun"
     says = "slurm"
     programs = ("srun",)
+    job_variable = "SLURM_JOB_ID"
     signal_names_pattern = r"\btasks? [\d,-]+: ([^:\n]+?)(?: \(core dumped\))?$"
     node_pattern = r"Node failure on (\S+)"
     rank_pattern = r"\btask (\d+): "
     status_patterns = (r"[Ee]xited with exit code\s*:?\s*(\d+)",)
-
-    @classmethod
-    def in_allocation(cls) -> Path | None:
-        """Return srun in a job of Slurm."""
-        program = shutil.which("srun")
-        return Path(program) if program is not None and "SLURM_JOB_ID" in os.environ else None
 
     @classmethod
     def rank_in(cls, environment: Mapping[str, str]) -> str | None:

@@ -11,6 +11,8 @@ from pathlib import Path
 from linkgauge.run.machine.private_folder import LaunchFolders
 from linkgauge.run.machine.processes import MARK
 
+# A batch system's variables, and the programs of which one starts ranks on its job's nodes. A container in a job has
+# the variables and often none of the programs: MPICH's launcher then waits for srun for ever, and others find no host.
 _BATCH_SYSTEMS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("SLURM_",), ("srun",)),
     (("PBS_",), ("pbsdsh", "ssh")),

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any
+
+from linkgauge.run.machine.observe import Row, Value, row_of
 
 SUBJECT = "host pages"
 HUGE_REQUESTED, HUGE_GIVEN = "huge_requested", "huge_given"
 _NODE_REQUESTED, _NODE_GIVEN = "node_requested", "node_given"
 
 
-def page_rows(place: int, pages: Mapping[str, int]) -> list[dict[str, Any]]:
+def page_rows(place: int, pages: Mapping[str, int]) -> list[Row]:
     """Rows of what a rank's buffers requested of the kernel and were given, in bytes."""
     when_ns = time.monotonic_ns()
-    return [{"rank": place, "subject": SUBJECT, "moment": "after", "when_ns": when_ns, "name": name,
-             "value": float(value), "unit": "B"} for name, value in pages.items()]  # fmt: skip
+    return [row_of(place, SUBJECT, "after", when_ns, Value(name, float(value), "B")) for name, value in pages.items()]
 
 
 def shares(values: Iterable[tuple[str, float]]) -> tuple[float | None, dict[int, float]]:

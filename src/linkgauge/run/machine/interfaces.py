@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.files import kernel_text, looked_at
+from linkgauge.model.grouped import grouped
 from linkgauge.model.shape import each, flag, label, maybe, only, table, text, whole
-from linkgauge.run.machine.net_counters import carrier_changes
-from linkgauge.system.sysfs import entries
+from linkgauge.system.sysfs import entries, number
 
 _SIOCGIFADDR = 0x8915
 _NO_CARRIER = ("down", "lowerlayerdown", "notpresent")
@@ -104,16 +104,14 @@ def network(root: Path = Path("/")) -> Network:
     found = []
     for name in names:
         driver = (net / name / "device/driver").resolve().name if name in hardware else ""
-        speed = kernel_text(net / name / "speed")
         up = bool(int(kernel_text(net / name / "flags") or "0", 16) & 1)
-        rate = int(speed) * 1_000_000 if speed.isdecimal() else 0
-        address = _address(name) if root == Path("/") else kernel_text(net / name / "address.ipv4")
+        rate = max(number(net / name / "speed") or 0, 0) * 1_000_000
+        address = address_of(name) if root == Path("/") else kernel_text(net / name / "address.ipv4")
         looked_at(net / name / "address.ipv4", address.encode())  # no file of the kernel's: only a record has it
-        mtu = kernel_text(net / name / "mtu")
         found.append(
             Interface(name, _kind(net / name, name, hardware), up, rate, address, driver,
-                      int(mtu) if mtu.isdecimal() else 0, kernel_text(net / name / "operstate") not in _NO_CARRIER,
-                      carrier_changes(net / name))
+                      number(net / name / "mtu") or 0, kernel_text(net / name / "operstate") not in _NO_CARRIER,
+                      number(net / name / "carrier_changes"))
         )  # fmt: skip
     rdma = [
         device.name
@@ -132,7 +130,8 @@ def _kind(folder: Path, name: str, hardware: set[str]) -> str:
     return "virtual" if name not in hardware and (virtual or (hardware and not over_hardware)) else "network"
 
 
-def _address(name: str) -> str:
+def address_of(name: str) -> str:
+    """An interface's IPv4 address; empty where it has none."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         said = fcntl.ioctl(asked.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
         return socket.inet_ntoa(said[20:24])
@@ -288,11 +287,8 @@ def wrong_choices(choice: Chosen, nodes: Mapping[str, Network]) -> list[str]:
 
 
 def _same_addresses(names: Iterable[str], nodes: Mapping[str, Network]) -> list[str]:
-    hosts: dict[tuple[str, str], list[str]] = {}
-    for host, there in nodes.items():
-        for one in there.usable:
-            if one.name in names:
-                hosts.setdefault((one.name, one.address), []).append(host)
+    usable = ((host, one) for host, there in nodes.items() for one in there.usable)
+    hosts = grouped(((one.name, one.address), host) for host, one in usable if one.name in names)
     return [
         f"{name} has one address, {address}, on {', '.join(on[:4])}: nothing between nodes can go by it"
         for (name, address), on in hosts.items()

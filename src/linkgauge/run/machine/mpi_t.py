@@ -40,11 +40,10 @@ def value_of(library: ctypes.CDLL, name: str, *, as_number: bool) -> tuple[bool,
 
     Some 50 us. OSError where the library has no MPI_T.
     """
-    index = ctypes.c_int()
-    _begin(library)
-    if library.MPI_T_cvar_get_index(name.encode(), ctypes.byref(index)):
+    index = _index(library, name)
+    if index is None:
         return False, None
-    found = _variable(library, index.value)
+    found = _variable(library, index)
     return True, found and (found[1] if as_number else found[2] or found[1])
 
 
@@ -53,17 +52,9 @@ def choices(library: ctypes.CDLL, name: str) -> list[str]:
 
     OSError where the library has no MPI_T.
     """
-    index = ctypes.c_int()
-    _begin(library)
-    if library.MPI_T_cvar_get_index(name.encode(), ctypes.byref(index)):
-        return []
-    about, described = ctypes.create_string_buffer(_LONGEST), ctypes.c_int(_LONGEST)
-    verbosity, bind, scope, unread = (ctypes.byref(ctypes.c_int()) for _ in range(4))
-    kind, enumeration = ctypes.c_void_p(), ctypes.c_void_p()
-    if library.MPI_T_cvar_get_info(index, None, unread, verbosity, ctypes.byref(kind), ctypes.byref(enumeration),
-                                   about, ctypes.byref(described), bind, scope):  # fmt: skip
-        return []
-    return _CHOICE_LINE.findall(about.value.decode(errors="replace"))
+    index = _index(library, name)
+    described = None if index is None else _described(library, index)
+    return [] if described is None else _CHOICE_LINE.findall(described[1].decode(errors="replace"))
 
 
 def _begin(library: ctypes.CDLL) -> None:
@@ -71,8 +62,15 @@ def _begin(library: ctypes.CDLL) -> None:
         raise OSError("MPI_T cannot be begun")
 
 
-def _variable(library: ctypes.CDLL, index: int) -> tuple[str, str, str] | None:
-    """Name, value, and the value's own name where it is a choice; None where it cannot be read, or by an object."""
+def _index(library: ctypes.CDLL, name: str) -> int | None:
+    """The number of a control variable; None where the library has none of that name."""
+    index = ctypes.c_int()
+    _begin(library)
+    return None if library.MPI_T_cvar_get_index(name.encode(), ctypes.byref(index)) else index.value
+
+
+def _described(library: ctypes.CDLL, index: int) -> tuple[bytes, bytes, ctypes.c_void_p] | None:
+    """A control variable's name, description and enumeration; None where the library does not say."""
     name, length = ctypes.create_string_buffer(_LONGEST), ctypes.c_int(_LONGEST)
     about, described = ctypes.create_string_buffer(_LONGEST), ctypes.c_int(_LONGEST)
     verbosity, bind, scope = (ctypes.byref(ctypes.c_int()) for _ in range(3))
@@ -81,6 +79,15 @@ def _variable(library: ctypes.CDLL, index: int) -> tuple[str, str, str] | None:
                                    ctypes.byref(enumeration), about, ctypes.byref(described), bind,
                                    scope):  # fmt: skip
         return None
+    return name.value, about.value, enumeration
+
+
+def _variable(library: ctypes.CDLL, index: int) -> tuple[str, str, str] | None:
+    """Name, value, and the value's own name where it is a choice; None where it cannot be read, or by an object."""
+    described = _described(library, index)
+    if described is None:
+        return None
+    name, about, enumeration = described
     handle, count = ctypes.c_void_p(), ctypes.c_int()
     if library.MPI_T_cvar_handle_alloc(index, None, ctypes.byref(handle), ctypes.byref(count)):
         return None
@@ -89,8 +96,8 @@ def _variable(library: ctypes.CDLL, index: int) -> tuple[str, str, str] | None:
     content = ctypes.create_string_buffer(_LONGEST)
     if library.MPI_T_cvar_read(handle, content):
         return None
-    alias = _ALIAS.search(about.value)
-    known = alias[1] if alias is not None else name.value
+    alias = _ALIAS.search(about)
+    known = alias[1] if alias is not None else name
     value = _told(content.raw, count.value)
     return known.decode(errors="replace"), value, _choice(library, enumeration, value) if count.value == 1 else ""
 

@@ -45,12 +45,6 @@ def interface_counts(dev: Path) -> dict[str, InterfaceCounts]:
     return found
 
 
-def carrier_changes(folder: Path) -> int | None:
-    """How often the carrier of /sys/class/net/NAME came or went; None where it does not say."""
-    word = kernel_text(folder / "carrier_changes")
-    return int(word) if word.isdecimal() else None
-
-
 def protocol_counts(net: Path) -> dict[str, int]:
     """By our name what /proc/net/snmp and netstat say of TCP and IP; without what this kernel does not count."""
     said = dict(_pairs(kernel_text(net / "snmp", 1 << 16))) | dict(_pairs(kernel_text(net / "netstat", 1 << 16)))

@@ -133,7 +133,7 @@ class Observer:
             self._case_ns = time.monotonic_ns()
         elif self._reader is not None and place >= 0:
             lasted = Value(CASE_TIME, ended_ns - self._case_ns, "ns")
-            self._rows.append(_row(place, self._reader.subject, moment, ended_ns, lasted))
+            self._rows.append(row_of(place, self._reader.subject, moment, ended_ns, lasted))
 
     def _of_device(self, parts: Sequence[str]) -> Iterator[tuple[str, str, Callable[[], list[Value]]]]:
         if self._reader is not None:
@@ -148,7 +148,7 @@ class Observer:
         values = read()
         if self._reader is not None and subject == self._reader.subject:
             self._rows += self._read_earlier(moment, place, subject, when_ns, values)
-        self._rows += [_row(place, subject, moment, when_ns, value) for value in values]
+        self._rows += [row_of(place, subject, moment, when_ns, value) for value in values]
         self._costs.setdefault(part, []).append(time.monotonic_ns() - when_ns)
 
     def _read_earlier(
@@ -160,7 +160,7 @@ class Observer:
             if value.unit == COUNTED_ERRORS or value.name in VIOLATIONS:
                 at_ns, earlier = self._counted.get(value.name, (when_ns, value.value))
                 if moment == "after" and earlier < value.value and at_ns < self._taken_ns:
-                    yield _row(place, subject, "before", at_ns, dataclasses.replace(value, value=earlier))
+                    yield row_of(place, subject, "before", at_ns, dataclasses.replace(value, value=earlier))
                 self._counted[value.name] = when_ns, value.value
 
     def taken(self) -> list[Row]:
@@ -175,7 +175,8 @@ class Observer:
         return costs
 
 
-def _row(place: int, subject: str, moment: str, when_ns: int, value: Value) -> Row:
+def row_of(place: int, subject: str, moment: str, when_ns: int, value: Value) -> Row:
+    """A value of a case as docs/reference/run-folder.md has it, without the identity."""
     return {"rank": place, "subject": subject, "moment": moment, "when_ns": when_ns, "name": value.name,
             "value": value.value, "unit": value.unit}  # fmt: skip
 
@@ -201,13 +202,6 @@ def notable(rows: Iterable[Row]) -> dict[str, Any]:
             words = [VIOLATIONS[row["name"]]]
         elif row["unit"] == COUNTED_ERRORS and grown > 0:
             rose.setdefault(key[0], {})[key[1]] = grown
-        for word in words:
-            said = throttled.setdefault(key[0], [])
-            if word not in said:
-                said.append(word)
-    found: dict[str, Any] = {}
-    if throttled:
-        found["throttled"] = throttled
-    if rose:
-        found["errors_rose"] = rose
-    return found
+        if words:
+            throttled[key[0]] = list(dict.fromkeys([*throttled.get(key[0], ()), *words]))
+    return {name: of for name, of in (("throttled", throttled), ("errors_rose", rose)) if of}

@@ -21,8 +21,8 @@ _PROC = Path("/proc")
 _BLIND_WAIT_S = 0.05
 
 
-class EndOf:
-    """The end of a child process, to be waited for without looks in between."""
+class EndOf(contextlib.AbstractContextManager["EndOf"]):
+    """The end of a child process, to be waited for without looks in between; a descriptor is closed at the end."""
 
     def __init__(self, pid: int, *others: int) -> None:
         """`pid` is of a child that was not waited for yet; `others`: descriptors whose news ends a wait, too."""
@@ -35,10 +35,6 @@ class EndOf:
             self._fd = -1
         else:
             self._poll.register(self._fd, select.POLLIN)
-
-    def __enter__(self) -> EndOf:
-        """Return itself; the file descriptor is closed at the end."""
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Close the descriptor."""
@@ -57,7 +53,7 @@ class EndOf:
 def own_processes() -> list[int]:
     """Ids of all processes of this user that can be looked into, this one left out.
 
-    None where /proc is another PID namespace's: its numbers are here those of other processes, or of none.
+    Empty where /proc is another PID namespace's: its numbers are here those of other processes, or of none.
     """
     if not sees_itself():
         return []

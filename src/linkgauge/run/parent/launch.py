@@ -45,46 +45,37 @@ _MOST_NAMED = 8
 _GUARD = Path(__file__).with_name("guard.py")
 
 
+@dataclasses.dataclass(eq=False)
 class Launch:
-    """A launch that is being run. `run` does it all; `stop` and `abort` may be called from a signal handler."""
+    """A launch that is being run. `run` does it all; `stop` and `abort` may be called from a signal handler.
 
-    def __init__(
-        self,
-        spec: WorkerSpec,
-        mpi: MpiInstallation | None,
-        env: Mapping[str, str],
-        settings: LaunchSettings,
-        prepared: Prepared,
-        folders: PrivateFolders,
-        own: LaunchFolders,
-        waits: Callable[[], bool] = lambda: False,
-    ) -> None:
-        """Prepare a launch of `spec`, whose paths lie in `own`, one of `folders`. EnvironmentLackingError if full.
+    EnvironmentLackingError where there is no room for its heartbeats.
+    """
 
-        `waits` as LaunchWatch takes it.
-        """
-        self._spec = spec
-        self._mpi = mpi
-        self._env = dict(env)
-        self._settings = settings
-        self._prepared = prepared
-        self._folders = folders
-        self._own = own
-        self._waits = waits
-        self._evidence = Path(spec.evidence)
-        self._output = own.temporary / "output.log"
+    _spec: WorkerSpec
+    _mpi: MpiInstallation | None
+    _env: Mapping[str, str]
+    _settings: LaunchSettings
+    _prepared: Prepared
+    _folders: PrivateFolders
+    _own: LaunchFolders  # one of these, in which the spec's paths lie
+    _waits: Callable[[], bool] = lambda: False  # as LaunchWatch takes it
+
+    def __post_init__(self) -> None:
+        """Make what is there before the ranks are."""
+        self._evidence = Path(self._spec.evidence)
+        self._output = self._own.temporary / "output.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._aborted = False
         self._spec_path: Path | None = None
-        self._looked_at = 0.0
+        self._looked_at = self._gone_at = 0.0
         self._gone_rank = -1
-        self._gone_at = 0.0
         try:
-            self._heartbeat = HeartbeatFile(Path(spec.heartbeat), spec.ranks, create=True)
+            self._heartbeat = HeartbeatFile(Path(self._spec.heartbeat), self._spec.ranks, create=True)
         except OSError as error:
-            raise EnvironmentLackingError(f"cannot make {spec.heartbeat}: {error.strerror}") from None
+            raise EnvironmentLackingError(f"cannot make {self._spec.heartbeat}: {error.strerror}") from None
         self._other_nodes: NodeBeats | None = None
-        self._has_loads = any(entry.case.background.within for entry in spec.cases)
+        self._has_loads = any(entry.case.background.within for entry in self._spec.cases)
         self._first_end = FirstEnd()
 
     def stop(self) -> None:

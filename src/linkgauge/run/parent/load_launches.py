@@ -13,7 +13,7 @@ import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from linkgauge.errors import LinkgaugeError
 from linkgauge.model.background import MPI_SAME
@@ -72,13 +72,11 @@ def _bind_of(measured: LaunchSettings, devices: tuple[int, ...]) -> str:
     return ":".join(lists[measured.devices.index(device)] for device in devices)
 
 
-class MakeLaunch(Protocol):
-    """Makes a load's launch, ready to run, and says where its journal will be. LinkgaugeError where it cannot."""
+MakeLaunch = Callable[[int, LoadCase, dict[str, Any], dict[str, Any], Callable[[], bool]], tuple[Launch, Path]]
+"""Makes a load's launch, ready to run, and says where its journal will be. LinkgaugeError where it cannot.
 
-    def __call__(
-        self, number: int, load: LoadCase, told: dict[str, Any], lines: dict[str, Any], waits: Callable[[], bool]
-    ) -> tuple[Launch, Path]:
-        """`told`: WorkerSpec.load; `lines`: WorkerSpec.lines; `waits` as LaunchWatch takes it."""
+Of the load's number, the load, WorkerSpec.load, WorkerSpec.lines, and `waits` as LaunchWatch takes it.
+"""
 
 
 class _Load(threading.Thread):

@@ -38,12 +38,8 @@ def library_beside(launcher: Path, kind: str) -> Path | None:
 
     Both the path as written and the one behind links are tried: a PATH entry may link into the prefix.
     """
-    for real in dict.fromkeys((launcher, launcher.resolve())):
-        prefix = real.parent.parent
-        found = library_in(prefix, _names_under(kind))
-        if found is not None:
-            return found
-    return None
+    prefixes = (real.parent.parent for real in dict.fromkeys((launcher, launcher.resolve())))
+    return next(filter(None, (library_in(prefix, _names_under(kind)) for prefix in prefixes)), None)
 
 
 def library_in(prefix: Path, names: Sequence[str]) -> Path | None:
@@ -70,14 +66,14 @@ def launcher_beside(library: Path) -> Path | None:
     """The launcher of the installation that a library belongs to."""
     name = library.resolve().name
     suffixes = (".mpich", "") if "mpich" in name else (".openmpi", "") if name.startswith("libmpi.so.40") else ("",)
-    for real in dict.fromkeys((library, library.resolve())):
-        for prefix in list(real.parents)[1:5]:
-            for suffix in suffixes:
-                for word in ("mpiexec", "mpirun"):
-                    path = prefix / "bin" / f"{word}{suffix}"
-                    if os.access(path, os.X_OK) and path.is_file():
-                        return path
-    return None
+    prefixes = (prefix for real in dict.fromkeys((library, library.resolve())) for prefix in list(real.parents)[1:5])
+    return next(filter(None, (_launcher_in(prefix, suffixes) for prefix in prefixes)), None)
+
+
+def _launcher_in(prefix: Path, suffixes: Sequence[str] = ("",)) -> Path | None:
+    """The first launcher in a prefix's folder for programs."""
+    paths = (prefix / "bin" / f"{word}{suffix}" for suffix in suffixes for word in ("mpiexec", "mpirun"))
+    return next((path for path in paths if os.access(path, os.X_OK) and path.is_file()), None)
 
 
 def _wheel_files() -> Iterator[tuple[Path, Path, str]]:
@@ -244,16 +240,14 @@ def _of_launcher(launcher: Path) -> MpiInstallation:
 
 
 def _of_prefix(prefix: Path) -> MpiInstallation:
-    for word in ("mpiexec", "mpirun"):
-        launcher = prefix / "bin" / word
-        if launcher.is_file() and os.access(launcher, os.X_OK):
-            kind = launcher_kind(launcher)
-            if not kind:
-                raise UsageError(f"--mpi '{prefix}': its {word} does not run or is of no known kind")
-            library = library_in(prefix, _names_under(kind))
-            if library is None:
-                raise UsageError(f"--mpi '{prefix}': no libmpi in its lib folders: expected {prefix}/lib/libmpi.so.*")
-            return installation(library, launcher, kind, "--mpi")
+    if (launcher := _launcher_in(prefix)) is not None:
+        kind = launcher_kind(launcher)
+        if not kind:
+            raise UsageError(f"--mpi '{prefix}': its {launcher.name} does not run or is of no known kind")
+        library = library_in(prefix, _names_under(kind))
+        if library is None:
+            raise UsageError(f"--mpi '{prefix}': no libmpi in its lib folders: expected {prefix}/lib/libmpi.so.*")
+        return installation(library, launcher, kind, "--mpi")
     library = library_in(prefix, (*_LIBRARY_NAMES["mpich"], *_LIBRARY_NAMES["openmpi"]))
     allocation = in_allocation()
     if library is not None and allocation is not None:

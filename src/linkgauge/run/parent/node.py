@@ -70,6 +70,7 @@ class Node:
         return f"{count}{named}, {self.cores} cores, NUMA nodes {', '.join(map(str, self.memory_nodes))} with memory"
 
 
+_OF_LOOK = {field.name for field in dataclasses.fields(Node)}
 _NUMBERS, _CORES = each(whole(0, 1 << 20)), each(whole(0, 1 << 20), least=1)
 _PLACE = {"rank": whole(0, 1 << 20), "host": label, "node": label}
 _FOUND = {
@@ -103,24 +104,15 @@ def nodes_of(said: Sequence[Mapping[str, Any]], ranks: int) -> tuple[Node, ...] 
 
 
 def _node(look: Mapping[str, Any], ranks: Sequence[int]) -> Node:
-    return Node(
-        host=look["host"],
-        ranks=tuple(ranks),
-        devices={info["ordinal"]: info for info in look["devices"]},
-        reason=look["reason"],
-        cores=look["cores"],
-        allowed=tuple(look["allowed"]),
-        near=look["near"],
-        memory_nodes=tuple(look["memory_nodes"]),
-        core_nodes=tuple(look["core_nodes"]),
-        host_free_bytes=look["host_free_bytes"],
-        shm_free_bytes=look["shm_free_bytes"],
-        network=Network.of_plain(look["network"]) if "network" in look else Network(),
-        switch_address=look.get("switch_address", ""),
-        switches_above=tuple(look.get("switches_above", ())),
-        near_nics={ordinal: tuple(cards) for ordinal, cards in look.get("near_nics", {}).items()},
-        one_a_nic=tuple(look.get("one_a_nic", ())),
-    )
+    found: dict[str, Any] = {
+        name: tuple(of) if isinstance(of, list) else of for name, of in look.items() if name in _OF_LOOK
+    }
+    found["devices"] = {info["ordinal"]: info for info in look["devices"]}
+    if "network" in look:
+        found["network"] = Network.of_plain(look["network"])
+    if "near_nics" in look:
+        found["near_nics"] = {ordinal: tuple(cards) for ordinal, cards in look["near_nics"].items()}
+    return Node(ranks=tuple(ranks), **found)
 
 
 def look_here(kind: str, count: int) -> dict[str, Any]:

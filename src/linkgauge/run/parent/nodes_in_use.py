@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 
 from linkgauge.errors import EnvironmentLackingError
@@ -19,29 +20,18 @@ from linkgauge.store.folder import RunFolder
 from linkgauge.system.switches import Switches
 
 
+@dataclasses.dataclass(eq=False)
 class NodesInUse:
     """Of each launch its nodes; what needs a node that is gone, or two that lose packets between them, is skipped."""
 
-    def __init__(
-        self,
-        nodes: Nodes,
-        fallback: Fallback,
-        folder: RunFolder,
-        folders: PrivateFolders,
-        statuses: Statuses,
-        pending: list[Pending],
-        ending: Ending,
-        numbers: LaunchNumbers,
-    ) -> None:
-        """Take the run's nodes, what is pending, and the numbers that launches get which have changed."""
-        self._nodes = nodes
-        self._fallback = fallback
-        self._folder = folder
-        self._folders = folders
-        self._statuses = statuses
-        self._pending = pending
-        self._ending = ending
-        self._numbers = numbers
+    _nodes: Nodes
+    _fallback: Fallback
+    _folder: RunFolder
+    _folders: PrivateFolders
+    _statuses: Statuses
+    _pending: list[Pending]
+    _ending: Ending
+    _numbers: LaunchNumbers  # which launches get that have changed
 
     @property
     def gone(self) -> Mapping[str, str]:

@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from linkgauge.model.grouped import grouped
 from linkgauge.model.shape import mapping, table, text, whole
 from linkgauge.run.wire.failures import least_nodes
 
@@ -115,7 +116,5 @@ def further_tries(hellos: Mapping[str, Mapping[str, Any]], lossy: Collection[Pai
 
 
 def _of_one_mtu(hellos: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
-    alike: dict[tuple[int, ...], list[str]] = {}
-    for name, hello in hellos.items():
-        alike.setdefault(tuple(sorted({int(mtu) for _, mtu in hello["addresses"].values()})), []).append(name)
-    return list(alike.values())
+    mtus = ((frozenset(int(mtu) for _, mtu in hello["addresses"].values()), name) for name, hello in hellos.items())
+    return list(grouped(mtus).values())

@@ -67,37 +67,26 @@ def patience_for(case: Case, machine: PlanMachine, longest_seen_s: float, hung_a
     return Patience(quiet, rules + longest + SETUP_S + 5 * outside + hung_after_s)
 
 
+@dataclasses.dataclass
 class LaunchWatch:
-    """Follows one launch through its journal and heartbeats."""
+    """Follows one launch, which starts now, through its journal and heartbeats. `entries` by their keys."""
 
-    def __init__(
-        self,
-        journal: Path,
-        heartbeat: HeartbeatFile,
-        entries: dict[tuple[str, int], CaseEntry],
-        machine: PlanMachine,
-        *,
-        hung_after_s: float = HUNG_AFTER_S,
-        devices: tuple[int, ...] = (),
-        waits: Callable[[], bool] = lambda: False,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """Watch a launch that starts now. `entries` by their keys, `devices` of each rank.
+    journal: Path
+    heartbeat: HeartbeatFile
+    entries: dict[tuple[str, int], CaseEntry]
+    machine: PlanMachine
+    hung_after_s: float = HUNG_AFTER_S
+    devices: tuple[int, ...] = ()  # of each rank
+    waits: Callable[[], bool] = lambda: False
+    """Whether the case in hand waits for another launch, whose own watch says for how long."""
+    clock: Callable[[], float] = time.monotonic
 
-        `waits`: whether the case in hand waits for another launch, whose own watch says for how long.
-        """
-        self._journal = journal
-        self._heartbeat = heartbeat
-        self._entries = entries
-        self._machine = machine
-        self._hung_after_s = hung_after_s
-        self._devices = devices
-        self._waits = waits
-        self._clock = clock
+    def __post_init__(self) -> None:
+        """Begin with nothing seen."""
         self._offset = 0
         self._size = -1
         self._beats = b""
-        self._moved_at = self._began_at = self._looked_at = clock()
+        self._moved_at = self._began_at = self._looked_at = self.clock()
         self._longest_gap_s = 0.0
         self._crossing = CrossingWatch()
         self.compiled_s = 0.0  # spent making kernels, of this launch
@@ -109,25 +98,25 @@ class LaunchWatch:
     def new_records(self) -> list[Record]:
         """What the journal holds since the last call; keeps track of the case in hand. Cheap where nothing is new."""
         try:
-            size = self._journal.stat().st_size
+            size = self.journal.stat().st_size
         except OSError:
             return []
         if size == self._size:
             return []
         self._size = size
         records = []
-        for record in read_journal(self._journal, self._offset, damaged=[]):
+        for record in read_journal(self.journal, self._offset, damaged=[]):
             self._offset = record.end_offset
             self._take(record)
             records.append(record)
         return records
 
     def _take(self, record: Record) -> None:
-        now = self._clock()
+        now = self.clock()
         if record.kind == "launch":
             self.launch_record = record.header
         elif record.kind == "begin":
-            self.in_hand = entry_of(self._entries, record.header)
+            self.in_hand = entry_of(self.entries, record.header)
             self._began_at = self._moved_at = now
             self._longest_gap_s = 0.0
         elif record.kind == "case":
@@ -143,16 +132,16 @@ class LaunchWatch:
         `unheard`: ranks whose heartbeats cannot be seen. Their silence means nothing: a case with one of them is ended
         by its time alone.
         """
-        now = self._clock()
+        now = self.clock()
         # Of what passed since the last look, what is of the case in hand.
         spent, self._looked_at = now - max(self._looked_at, self._began_at), now
         compiles = self._any_in("compile") and self.compiled_s < COMPILE_PATIENCE_S
         if compiles:
             self.compiled_s += spent
-        if compiles or (self.in_hand is not None and self._waits()):
+        if compiles or (self.in_hand is not None and self.waits()):
             self._began_at += spent
             self._moved_at = now
-        beats = self._heartbeat.beats()
+        beats = self.heartbeat.beats()
         if beats != self._beats:
             self._longest_gap_s = max(self._longest_gap_s, now - self._moved_at) if self._beats else 0.0
             self._beats, self._moved_at = beats, now
@@ -167,13 +156,13 @@ class LaunchWatch:
                 return Trouble("hung", f"the launch did not end within {END_PATIENCE_S:g} s of its last case")
             return None
         if self.in_hand is None:
-            limit = 2 * self._hung_after_s
+            limit = 2 * self.hung_after_s
             return Trouble("hung", f"no rank began a case within {limit:g} s") if quiet > limit else None
         longest = max(self._longest_gap_s, GPU_PREPARE_S if self._prepares_gpus() else 0.0)
-        limits = patience_for(self.in_hand.case, self._machine, longest, self._hung_after_s)
-        ranks = rank_list(self.in_hand.case, self._devices) if unheard or quiet > _LOOKED_INTO_S else []
+        limits = patience_for(self.in_hand.case, self.machine, longest, self.hung_after_s)
+        ranks = rank_list(self.in_hand.case, self.devices) if unheard or quiet > _LOOKED_INTO_S else []
         if quiet > _LOOKED_INTO_S:
-            quiet = min(quiet, now - self._crossing.moved_at(self.in_hand.case, self._heartbeat.crossed(ranks), now))
+            quiet = min(quiet, now - self._crossing.moved_at(self.in_hand.case, self.heartbeat.crossed(ranks), now))
         silent = sorted(unheard & set(ranks))
         if quiet > limits.quiet_s and not silent:
             return Trouble(
@@ -188,9 +177,7 @@ class LaunchWatch:
         return None
 
     def _prepares_gpus(self) -> bool:
-        if self._machine.kind == "host":
-            return False
-        return self._any_in("prepare")
+        return self.machine.kind != "host" and self._any_in("prepare")
 
     def _any_in(self, phase: str) -> bool:
-        return bool((self._heartbeat.words()[:, PHASE] == PHASE_NAMES.index(phase)).any())
+        return bool((self.heartbeat.words()[:, PHASE] == PHASE_NAMES.index(phase)).any())

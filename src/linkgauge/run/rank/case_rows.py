@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from linkgauge.model.case import Case
-from linkgauge.run.machine.observe import CLOCK_OFFSET, CLOCK_OFFSET_UNCERTAINTY, Row
+from linkgauge.run.machine.observe import CLOCK_OFFSET, CLOCK_OFFSET_UNCERTAINTY, Row, Value, row_of
 
 
 def clock_rows(comparisons: Iterable[Mapping[str, Any]], place: int) -> list[Row]:
@@ -19,15 +19,7 @@ def clock_rows(comparisons: Iterable[Mapping[str, Any]], place: int) -> list[Row
     `clock_offset` and `clock_offset_uncertainty`, in ns: the true offset lies within the uncertainty.
     """
     return [
-        {
-            "rank": place,
-            "subject": "host clock",
-            "moment": one["moment"],
-            "when_ns": one["when_ns"],
-            "name": name,
-            "value": float(one[key]),
-            "unit": "ns",
-        }
+        row_of(place, "host clock", one["moment"], one["when_ns"], Value(name, float(one[key]), "ns"))
         for one in comparisons
         for name, key in ((CLOCK_OFFSET, "offset_ns"), (CLOCK_OFFSET_UNCERTAINTY, "uncertainty_ns"))
     ]
@@ -42,15 +34,7 @@ def load_rows(load: Mapping[str, Any]) -> list[Row]:
     `time_of_operation`."""
     columns = (load[name].tolist() for name in ("when", "start_ns", "ns", "operations"))
     return [
-        {
-            "rank": 0,
-            "subject": f"{LOAD} {load['number']}",
-            "moment": _STRETCH_MOMENTS[when],
-            "when_ns": start_ns,
-            "name": name,
-            "value": value,
-            "unit": "ns",
-        }
+        row_of(0, f"{LOAD} {load['number']}", _STRETCH_MOMENTS[when], start_ns, Value(name, value, "ns"))
         for when, start_ns, ns, operations in zip(*columns, strict=True)
         if _STRETCH_MOMENTS[when]
         for name, value in ((LOAD_STRETCH, float(ns)), (LOAD_TIME, ns / operations))
@@ -67,16 +51,16 @@ def step_rows(case: Case, place: int, times: Mapping[str, int], spans: Iterable[
     from linkgauge.apps import catalog
     from linkgauge.apps.program import amounts
 
-    told = [(f"{kind}_time", float(ns), "ns") for kind, ns in times.items() if ns > 0]
+    told = [Value(f"{kind}_time", float(ns), "ns") for kind, ns in times.items() if ns > 0]
     for name, one in amounts(catalog.program(case.app, case.ranks), place).items():
         quantity, unit = ("ns", "ns") if name == "compute" else ("bytes", "B")
-        told += [(f"{name}_count", float(one.count), ""), (f"{name}_{quantity}", float(one.total), unit)]
+        told += [Value(f"{name}_count", float(one.count), ""), Value(f"{name}_{quantity}", float(one.total), unit)]
     when_ns = time.monotonic_ns()
-    rows: list[Row] = [{"rank": place, "subject": STEPS, "moment": "after", "when_ns": when_ns, "name": name,
-                        "value": value, "unit": unit} for name, value, unit in told]  # fmt: skip
-    rows += [{"rank": place, "subject": SPANS, "moment": "after", "when_ns": begin_ns, "name": kind,
-              "value": float(end_ns - begin_ns), "unit": "ns"} for kind, begin_ns, end_ns in spans]  # fmt: skip
-    return rows
+    rows = [row_of(place, STEPS, "after", when_ns, value) for value in told]
+    return rows + [
+        row_of(place, SPANS, "after", begin_ns, Value(kind, float(end_ns - begin_ns), "ns"))
+        for kind, begin_ns, end_ns in spans
+    ]
 
 
 OVERLAP = "overlap"
@@ -86,5 +70,4 @@ def overlap_rows(place: int, times: Mapping[str, int]) -> list[Row]:
     """Rows of a collective that goes on beside computation, on a rank: how long it took `alone`, and the rank's
     `compute`, in ns."""
     when_ns = time.monotonic_ns()
-    return [{"rank": place, "subject": OVERLAP, "moment": "before", "when_ns": when_ns, "name": name,
-             "value": float(ns), "unit": "ns"} for name, ns in times.items()]  # fmt: skip
+    return [row_of(place, OVERLAP, "before", when_ns, Value(name, float(ns), "ns")) for name, ns in times.items()]

@@ -104,20 +104,20 @@ class Recorder:
         return self._failures.why_left_out(case) is not None
 
 
-def run_rank(spec: WorkerSpec, session: Session, rank: int, watch: HeartbeatFile) -> str:
+def run_rank(spec: WorkerSpec, session: Session, watch: HeartbeatFile) -> str:
     """Measure the spec's cases as one rank. Returns why the launch ended: done, stopped, or fatal.
 
     Collective: all ranks do what rank 0 says. It says which case is next, that what was left behind of the last one is
     to come, or that the launch ends; the others learn no more of each other than that.
     """
-    recorder = Recorder(spec) if rank == 0 else None
-    watch.set_word(rank, beat.STATE, beat.STATE_IDLE)
-    observer = _introduce(spec, session, rank, recorder)
+    recorder = Recorder(spec) if session.rank == 0 else None
+    watch.set_word(session.rank, beat.STATE, beat.STATE_IDLE)
+    observer = _introduce(spec, session, recorder)
     if recorder is not None:
         ended = _lead(spec, session, watch, recorder, observer)
     else:
-        ended = _follow(spec, session, rank, watch, observer)
-    watch.set_word(rank, beat.STATE, beat.STATE_ENDED)
+        ended = _follow(spec, session, watch, observer)
+    watch.set_word(session.rank, beat.STATE, beat.STATE_ENDED)
     return ended
 
 
@@ -135,7 +135,7 @@ def _lead(spec: WorkerSpec, session: Session, watch: HeartbeatFile, recorder: Re
         entry = _told_entry(spec, told)
         told["read"] = plan.next(entry.case, is_last=not schedule.left)
         session.ranks.tell(json.dumps(told).encode())
-        own = _measure(spec, session, 0, watch, entry, observer, log, Readings(*told["read"]))
+        own = _measure(spec, session, watch, entry, observer, log, Readings(*told["read"]))
         outcomes = send_outcome(session.ranks, own, spec.ranks, keep=True)
 
         def fetch(with_point: bool, own: RankOutcome = own, outcomes: list[RankOutcome] = outcomes) -> Rest:
@@ -153,7 +153,7 @@ def _lead(spec: WorkerSpec, session: Session, watch: HeartbeatFile, recorder: Re
             return "fatal"
 
 
-def _follow(spec: WorkerSpec, session: Session, rank: int, watch: HeartbeatFile, observer: Observer) -> str:
+def _follow(spec: WorkerSpec, session: Session, watch: HeartbeatFile, observer: Observer) -> str:
     """Any other rank's part of `run_rank`."""
     log = NcclLog.from_environment(os.environ)
     outcome: RankOutcome | None = None
@@ -166,7 +166,7 @@ def _follow(spec: WorkerSpec, session: Session, rank: int, watch: HeartbeatFile,
             send_rest(session.ranks, outcome, told["send"])
             continue
         readings = Readings(*told["read"])
-        outcome = _measure(spec, session, rank, watch, _told_entry(spec, told), observer, log, readings)
+        outcome = _measure(spec, session, watch, _told_entry(spec, told), observer, log, readings)
         send_outcome(session.ranks, outcome, spec.ranks, keep=False)
 
 
@@ -178,7 +178,6 @@ def _told_entry(spec: WorkerSpec, told: dict[str, Any]) -> CaseEntry:
 def _measure(
     spec: WorkerSpec,
     session: Session,
-    rank: int,
     watch: HeartbeatFile,
     entry: CaseEntry,
     observer: Observer,
@@ -186,6 +185,7 @@ def _measure(
     readings: Readings,
 ) -> RankOutcome:
     """Measure one case, with what is observed before and after it."""
+    rank = session.rank
     watch.set_word(rank, beat.CASE, entry.index + 1)
     watch.set_word(rank, beat.STATE, beat.STATE_MEASURING)
     ranks = rank_list(entry.case, spec.devices)
@@ -196,22 +196,21 @@ def _measure(
     node = tells or (place == 0 and len(set(spec.node_of)) < 2)
     observer.look("before", place, readings.before, nics=tells, priorities=classes, node=node)
     # Rank 0 of a communicator is the one whose NCCL tells.
-    asks = log is not None and place == 0 and entry.case.transport == "ccl"
-    if log is not None and asks:
+    log = log if place == 0 and entry.case.transport == "ccl" else None
+    if log is not None:
         log.begin()
-    registers = tells and bool(entry.case.gpudirect)
-    if registers:
-        observer.note("before", place, peer_memory.SUBJECT, peer_memory.registrations)
-    waits = spec.core_use and place >= 0
-    if waits:
-        observer.note("before", place, CORES, core_wait)
+    counted: list[tuple[str, Callable[[], list[Value]]]] = []
+    if tells and entry.case.gpudirect:
+        counted.append((peer_memory.SUBJECT, peer_memory.registrations))
+    if spec.core_use and place >= 0:
+        counted.append((CORES, core_wait))
+    for subject, read in counted:
+        observer.note("before", place, subject, read)
     outcome = session.measure(entry.case)
-    if waits:
-        observer.note("after", place, CORES, core_wait)
-    if registers:
-        observer.note("after", place, peer_memory.SUBJECT, peer_memory.registrations)
+    for subject, read in reversed(counted):
+        observer.note("after", place, subject, read)
     observer.look("after", place, readings.after, nics=tells, priorities=classes, node=node)
-    if log is not None and asks:
+    if log is not None:
         observer.note("after", place, nccl_log.SUBJECT, functools.partial(log.choices, entry.case.pattern))
     outcome.observations += observer.taken()
     outcome.facts[OBSERVING] = observer.costs()
@@ -238,7 +237,8 @@ def _answers(spec: WorkerSpec, versions: dict[str, str]) -> dict[str, Answer]:
     return answers_of(names, versions.get("MPI file", ""), versions.get("MPI library", ""), used) if names else {}
 
 
-def _introduce(spec: WorkerSpec, session: Session, rank: int, recorder: Recorder | None) -> Observer:
+def _introduce(spec: WorkerSpec, session: Session, recorder: Recorder | None) -> Observer:
+    rank = session.rank
     device: dict[str, Any] = {**session.describe(), "ordinal": spec.device_of(rank)}
     began_ns = time.monotonic_ns()
     reader, unread = open_reader(spec.runtime, device)

@@ -29,12 +29,12 @@ from pathlib import Path
 
 from linkgauge.files import kernel_text
 from linkgauge.run.machine.core_ticks import all_cores, process_ticks
-from linkgauge.run.machine.net_counters import InterfaceCounts, carrier_changes, interface_counts, protocol_counts
+from linkgauge.run.machine.net_counters import InterfaceCounts, interface_counts, protocol_counts
 from linkgauge.run.machine.observe import COUNTED_ERRORS, Value
 from linkgauge.system.allowance import Quotas
 from linkgauge.system.ethernet import statistics as ethtool_statistics
 from linkgauge.system.resctrl import MemoryTraffic
-from linkgauge.system.sysfs import entries
+from linkgauge.system.sysfs import entries, number
 
 NIC = "nic "
 """What the subjects of these observations begin with; the card's name follows."""
@@ -100,7 +100,9 @@ class NicCounters:
             return []
         found = [Value(RX_TX_ERRORS, sum(one.errors for one in counts), COUNTED_ERRORS),
                  Value(DROPPED, sum(one.dropped for one in counts), "packets")]  # fmt: skip
-        changes = [count for one in card.interfaces if (count := carrier_changes(self._net / one)) is not None]
+        changes = [
+            count for one in card.interfaces if (count := number(self._net / one / "carrier_changes")) is not None
+        ]
         if changes:
             found.append(Value(CARRIER_CHANGES, sum(changes), "times"))
         counted = [item for one in card.interfaces for item in self._statistics(one).items()]
@@ -152,6 +154,7 @@ def _troubles(ports: tuple[Path, ...]) -> list[Value]:
 
 
 def _number(path: Path) -> int:
+    """A counter, however large; 0 where there is none."""
     text = kernel_text(path)
     return int(text) if text.isdecimal() else 0
 

@@ -6,6 +6,7 @@ and what is spent is time of the launch, not of a device. docs/definitions.md, O
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -126,11 +127,8 @@ class ReadingPlan:
         longest: dict[str, list[int]] = {}
         for one in costs:
             for part, times in one.items():
-                known = longest.setdefault(part, [])
-                known += [0] * (len(times) - len(known))
-                longest[part] = [
-                    max(pair) for pair in zip(known, [*times, *[0] * (len(known) - len(times))], strict=True)
-                ]
+                both = itertools.zip_longest(longest.get(part, ()), times, fillvalue=0)
+                longest[part] = [max(pair) for pair in both]
         for part, times in longest.items():
             self.total_ns += sum(times)
             self._took[part] = self._took.get(part, 0) + sum(times)

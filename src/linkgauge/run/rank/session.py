@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -29,32 +29,15 @@ from linkgauge.run.wire.outcome import RankOutcome
 from linkgauge.run.wire.spec import WorkerSpec, core_case, job_ranks, rank_list
 
 
-class Session(Protocol):
-    """One rank's door to the core. Calls are collective over the launch's ranks unless they say otherwise."""
-
-    def measure(self, case: Case) -> RankOutcome:
-        """Measure one case; ranks that take no part sleep and bring back `idle`."""
-
-    ranks: Ranks  # how this rank and the others tell each other, beside what is measured
-
-    def describe(self) -> dict[str, Any]:
-        """Describe this rank's device. Not collective."""
-
-    def facts(self) -> dict[str, Any]:
-        """Return `clock` (cost and resolution) and `versions` of runtime and driver. Not collective."""
-
-    def close(self) -> None:
-        """Give everything back."""
-
-
-class CoreSession:
-    """A session of linkgauge._core."""
+class Session:
+    """One rank's door to linkgauge._core. Calls are collective over the launch's ranks unless they say otherwise."""
 
     def __init__(
         self, core: Any, spec: WorkerSpec, group: Any, runtime: Any, mpi: Any, heartbeat: Any, link: Link | None = None
     ) -> None:
         """Open a session for the rank that `group` says; `link` as Ranks takes it."""
         self.ranks = Ranks(group.on_node(), link)
+        """How this rank and the others tell each other, beside what is measured."""
         self._core = core
         self._spec = spec
         self._group = group
@@ -69,12 +52,12 @@ class CoreSession:
         self._planter = _planter(spec, self) if spec.fault else None
 
     def describe(self) -> dict[str, Any]:
-        """Describe this rank's device."""
+        """Describe this rank's device. Not collective."""
         found: dict[str, Any] = self._runtime.describe(self._spec.device_of(self.rank))
         return found
 
     def facts(self) -> dict[str, Any]:
-        """Return the host clock's cost and resolution, and versions of runtime and driver."""
+        """Return `clock` (cost and resolution) and `versions` of runtime and driver. Not collective."""
         versions = {f"{self._spec.runtime} runtime": self._runtime.version}
         if self._mpi is not None:
             versions["MPI library"] = " ".join(self._mpi.version.split())[:300]
@@ -106,7 +89,10 @@ class CoreSession:
         return found
 
     def measure(self, case: Case) -> RankOutcome:
-        """Measure one case, and turn whatever the core raises into an outcome."""
+        """Measure one case, and turn whatever the core raises into an outcome.
+
+        Ranks that take no part sleep and bring back `idle`.
+        """
         if self._planter is not None:
             self._planter.before(case)
         core = self._core
@@ -212,7 +198,7 @@ def _wrong_bytes(verify: dict[str, Any]) -> str:
     )
 
 
-def _planter(spec: WorkerSpec, session: CoreSession) -> Any:
+def _planter(spec: WorkerSpec, session: Session) -> Any:
     """Tests only: who plants the spec's faults. The module is the tests' own, named by the spec."""
     assert spec.fault is not None
     module_spec = importlib.util.spec_from_file_location("linkgauge_fault_planter", spec.fault["planter"])
@@ -249,7 +235,7 @@ def open_process_session(spec: WorkerSpec, world: Any, nodes: Sequence[int], hea
     mpi = open_mpi(core, str(spec.launch_info["mpi"]["abi"]))
     group = core.process_group(world.Get_rank(), list(nodes), str(segment), mpi if several else None)
     link = _link_over(world, nodes) if several else None
-    return CoreSession(core, spec, group, _runtime(core, spec), mpi, heartbeat, link)
+    return Session(core, spec, group, _runtime(core, spec), mpi, heartbeat, link)
 
 
 def open_thread_sessions(spec: WorkerSpec, heartbeats: Sequence[Any]) -> list[Session]:
@@ -258,7 +244,7 @@ def open_thread_sessions(spec: WorkerSpec, heartbeats: Sequence[Any]) -> list[Se
     runtime = _runtime(core, spec)
     groups = core.thread_groups(spec.ranks)
     return [
-        CoreSession(core, spec, group, runtime, None, heartbeat)
+        Session(core, spec, group, runtime, None, heartbeat)
         for group, heartbeat in zip(groups, heartbeats, strict=True)
     ]
 

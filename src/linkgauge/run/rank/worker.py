@@ -158,7 +158,7 @@ def run_process(spec: WorkerSpec) -> None:
         _spare_quota(spec, sum(node == nodes[rank] for node in nodes) if nodes else spec.ranks)
         session = open_process_session(here, world, nodes, watch.rank_words(rank))
         evidence.say_segments(Path(spec.evidence))  # again: opening the session may have mapped more
-        ended = run_rank(spec, session, rank, watch)
+        ended = run_rank(spec, session, watch)
         if ended != "fatal":
             session.close()
         return ended
@@ -190,11 +190,10 @@ def _on_this_node(spec: WorkerSpec, world: Any, nodes: Sequence[int]) -> tuple[W
     """
     mine = nodes[world.Get_rank()]
     first, *others = (rank for rank, node in enumerate(nodes) if node == mine)
+    made = ""
     if world.Get_rank() != first:
         said = str(world.recv(source=first))
-        made = ""
     else:
-        made = ""
         if not Path(spec.heartbeat).exists():
             base = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path(temporary_folder())
             made = tempfile.mkdtemp(prefix="linkgauge-", dir=base)
@@ -222,7 +221,7 @@ def run_threads(spec: WorkerSpec) -> None:
         def body() -> str:
             watch.set_word(rank, beat.PID, os.getpid())
             _bind(spec, rank)  # of this thread: Linux binds threads, not processes
-            return run_rank(spec, sessions[rank], rank, watch)
+            return run_rank(spec, sessions[rank], watch)
 
         ends[rank] = _guarded(spec, rank, body)
 

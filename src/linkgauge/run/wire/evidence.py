@@ -184,31 +184,33 @@ def how_it_ended(return_code: int, output: list[str], stacks: str) -> dict[str, 
 
     text = "\n".join(output)
     found: dict[str, Any] = {"launcher_status": return_code}
+
+    def died(number: int, by: str) -> dict[str, Any]:
+        return found | {"signal": number, "signal_name": signal_name(number), "by": by}
+
     patterns = [pattern for one in FAMILIES for pattern in one.signal_patterns]
     numbers = [int(number) for pattern in patterns for number in re.findall(pattern, text)]
     by_name = [one.signal_names_pattern for one in FAMILIES if one.signal_names_pattern]
     named = [name for pattern in by_name for name in re.findall(pattern, text, flags=re.MULTILINE)]
     numbers += [number for name in named if (number := _NUMBERS.get(name)) is not None]
     if numbers:
-        number = next((one for one in numbers if one not in ENDS_OTHERS), numbers[0])
-        return found | {"signal": number, "signal_name": signal_name(number), "by": "launcher"}
+        return died(next((one for one in numbers if one not in ENDS_OTHERS), numbers[0]), "launcher")
     match = re.search(r"Fatal Python error: (.+)", stacks)
     number = _NUMBERS.get(match[1].strip()) if match else None
     if number is not None:
-        return found | {"signal": number, "signal_name": signal_name(number), "by": "rank"}
+        return died(number, "rank")
     if return_code < 0:
-        return found | {"signal": -return_code, "signal_name": signal_name(-return_code), "by": "launcher itself"}
+        return died(-return_code, "launcher itself")
     for pattern in (pattern for one in FAMILIES for pattern in one.status_patterns):
         match = re.search(pattern, text)
         if match:
             status = int(match[1])
             # Hydra gives a signal as such or as 128 + number, by its version.
             if _is_signal(status - 128):
-                return found | {"signal": status - 128, "signal_name": signal_name(status - 128), "by": "launcher"}
+                return died(status - 128, "launcher")
             return found | {"exit_status": status, "by": "launcher"}
     if _is_signal(return_code - 128):
-        number = return_code - 128
-        return found | {"signal": number, "signal_name": signal_name(number), "by": "return code"}
+        return died(return_code - 128, "return code")
     return found | {"exit_status": return_code, "by": "return code"}
 
 
@@ -242,7 +244,7 @@ _DOES = {"prepare": "preparing", "check": "checking", "warm up": "warming up", "
 
 def named_rank(rank: int, record: Mapping[str, Any] | None, noun: str) -> str:
     """A rank with its node and device, as the launch's record has them: `rank 3 on n2 (GPU 1)`."""
-    told = next((one for one in (record or {}).get("ranks", ()) if one.get("rank") == rank), None)
+    told = _of_record(rank, record)
     if told is None:
         return f"rank {rank}"
     return f"rank {rank} on {told['host']} ({noun} {told['device']['ordinal']})"
@@ -250,7 +252,12 @@ def named_rank(rank: int, record: Mapping[str, Any] | None, noun: str) -> str:
 
 def host_of(rank: int, record: Mapping[str, Any] | None) -> str:
     """The node of a rank, as the launch's record has it."""
-    return next((str(one["host"]) for one in (record or {}).get("ranks", ()) if one.get("rank") == rank), "a node")
+    told = _of_record(rank, record)
+    return "a node" if told is None else str(told["host"])
+
+
+def _of_record(rank: int, record: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    return next((one for one in (record or {}).get("ranks", ()) if one.get("rank") == rank), None)
 
 
 def rank_told_of(output: Sequence[str], record: Mapping[str, Any] | None) -> int | None:

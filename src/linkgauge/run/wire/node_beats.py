@@ -15,14 +15,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import itertools
 import json
 import os
 import resource
 import select
 import socket
-import struct
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -33,6 +31,7 @@ import numpy as np
 
 from linkgauge.errors import UsageError
 from linkgauge.model.shape import each, label, parsed, table, whole
+from linkgauge.run.machine.interfaces import address_of
 from linkgauge.run.wire.door import Door, say_hello
 from linkgauge.run.wire.heartbeat import CASE, COUNT, CROSSED, PHASE, STATE, HeartbeatFile
 
@@ -46,7 +45,6 @@ _WORDS = (COUNT, PHASE, CASE, STATE, CROSSED)
 _REPORT_WORDS = 1 + len(_WORDS)
 _ASKED_HOSTS = 2  # by which ways they are reached: a name that does not resolve may take seconds, and all are alike
 _STOP, _GO_ON = b"\1", b"\0"
-_SIOCGIFADDR = 0x8915
 _PLACE = {"addresses": each(label), "port": whole(1, 65535)}  # where the parent listens
 
 
@@ -203,11 +201,7 @@ def addresses_for(hosts: Iterable[str]) -> list[str]:
             with socket.socket(family, kind) as asked:
                 asked.connect(address)  # sends nothing: the kernel only chooses the way
                 found.append(str(asked.getsockname()[0]))
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-        for _, name in socket.if_nameindex():
-            with contextlib.suppress(OSError):  # of an interface without an IPv4 address
-                said = fcntl.ioctl(asked.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
-                found.append(socket.inet_ntoa(said[20:24]))
+    found += filter(None, (address_of(name) for _, name in socket.if_nameindex()))
     outward = [address for address in found if not address.startswith(("127.", "::1"))]
     return list(dict.fromkeys(outward or found))
 

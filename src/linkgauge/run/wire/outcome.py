@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from linkgauge.model.case import Case
+from linkgauge.model.grouped import grouped
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.plan.curves import Point
 from linkgauge.run.machine import nccl_log
@@ -175,13 +176,8 @@ def case_status(outcomes: Sequence[RankOutcome]) -> str:
 
 def _chosen(outcomes: Sequence[RankOutcome]) -> dict[str, str]:
     """What the ranks chose, by name; of unlike ranks each different choice once."""
-    found: dict[str, list[str]] = {}
-    for one in outcomes:
-        for name, value in one.facts.get("chosen", {}).items():
-            values = found.setdefault(name, [])
-            if value not in values:
-                values.append(value)
-    return {name: " or ".join(values) for name, values in found.items()}
+    found = grouped(pair for one in outcomes for pair in one.facts.get("chosen", {}).items())
+    return {name: " or ".join(dict.fromkeys(values)) for name, values in found.items()}
 
 
 def case_header(case: Case, outcomes: Sequence[RankOutcome], oversubscribed: bool) -> dict[str, Any]:

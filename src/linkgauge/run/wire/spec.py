@@ -19,6 +19,7 @@ from linkgauge.model.case import CORE_NAMES, NAMING_DEVICES, Case
 from linkgauge.model.elements import restated_size
 from linkgauge.model.grouped import grouped
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.shape import frozen
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan.curves import Point, Step
 from linkgauge.run.machine.binding import with_own_core
@@ -162,11 +163,7 @@ class WorkerSpec:
                       entry["attempt"], entry["index"], Step.of_plain(entry.get("step")),
                       fits=bool(entry.get("fits"))) for entry in plain["cases"]
         )  # fmt: skip
-        values = {**plain, "cases": cases, "devices": tuple(plain["devices"]), "ordinals": tuple(plain["ordinals"]),
-                  "estimates_s": tuple(plain["estimates_s"]), "node_of": tuple(plain["node_of"]),
-                  "node_cores": tuple(plain["node_cores"]),
-                  "job_env": tuple((tuple(devices), env) for devices, env in plain["job_env"])}  # fmt: skip
-        return cls(**values)
+        return cls(**{**frozen(plain), "cases": cases, "cores": plain["cores"]})
 
 
 def rank_list(case: Case, rank_devices: tuple[int, ...]) -> list[int]:

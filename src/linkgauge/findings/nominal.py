@@ -11,16 +11,23 @@ from linkgauge.system.model import System
 
 
 def nominal(
-    system: System, transport: str, pattern: str, ranks: int, size: int, nodes: int = 1
+    system: System,
+    transport: str,
+    pattern: str,
+    ranks: int,
+    size: int,
+    algorithm: str = "",
+    nodes: int = 1,
+    pair: tuple[int, int] = (0, 1),
 ) -> tuple[str, float, str] | None:
     """The kind of link, the rate in B/s, and which limit it is, in words; None where the description sets none.
 
-    As `check` takes them (findings/known.py): of the first device, the first two, or the first `ranks` devices of each
-    of so many nodes.
+    As `check` takes them (findings/known.py): of the first device, a pair, or the first `ranks` devices of each of so
+    many nodes.
     """
     traits = PATTERNS[pattern]
     if nodes > 1:
-        between = lowest(system, transport, pattern, ranks, size, nodes)
+        between = lowest(system, transport, pattern, ranks, size, nodes, algorithm)
         if between is None or between.value_bytes_per_s is None:
             return None
         return system.links[0].kind, between.value_bytes_per_s, f"{between.rule}: {between.basis}"
@@ -34,11 +41,11 @@ def nominal(
             return None
         return kinds[0], wiring.host_rates[0], "the device's link towards the host"
     if traits.pair:
-        way = wiring.way(0, 1, over_host(transport, "")) if len(system.devices) > 1 else None
+        way = wiring.way(*pair, over_host(transport, "")) if len(system.devices) > 1 else None
         if way is None or way.rate is None:
             return None
         return wiring.bounding_kind(way), way.rate * traits.ways, "the links from one device to the other"
-    least = lowest(system, transport, pattern, ranks, size)
+    least = lowest(system, transport, pattern, ranks, size, algorithm=algorithm)
     if least is None or least.value_bytes_per_s is None:
         return None
     return system.links[0].kind if ranks > 1 else "memory", least.value_bytes_per_s, f"{least.rule}, {least.basis}"

@@ -243,7 +243,6 @@ def log_of(folder: Path, name: str, model: str, ranks: int = 8, hosts: int = 1, 
     return path
 
 
-
 @pytest.mark.parametrize(("name", "status", "word"), [("sound", 0, "PASS"), ("quarter", 1, "FAIL")])
 def test_a_log_is_judged_by_the_machine_that_its_gpus_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, status: int, word: str

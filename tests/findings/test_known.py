@@ -152,7 +152,9 @@ def test_what_no_share_is_about_is_judged_by_siblings_and_limits(
         assert [v["what"] for v in said["verdicts"] if v["outcome"] == "fail"] == ["GPU 1 - GPU 3"] * (status == 1)
     assert run_command(["check", str(tmp_path / "well")]) == 3
     first, second = capsys.readouterr().out.splitlines()[:2]
-    assert re.fullmatch(r"UNKNOWN: 1 of \d+ checks unknown, \d+ passed, 1 of them by siblings or limits alone.*\.", first)
+    assert re.fullmatch(
+        r"UNKNOWN: 1 of \d+ checks unknown, \d+ passed, 1 of them by siblings or limits alone.*\.", first
+    )
     assert "Judged by what is known of hgx-h200-8" in second
 
 

@@ -274,11 +274,12 @@ def _doubt(facts: Facts, measure: Measure) -> str:
 
 
 def _through_processor(facts: Facts, measure: Measure) -> str:
-    """Say of a pair's copies that they pass a processor: healthy ones reach 0.51 of PCIe's rate (8 RTX PRO 6000) to 0.9."""
+    """Say of a pair's copies that they pass a processor: healthy ones reach 0.51 to 0.89 of PCIe's rate there."""
     wiring = facts.wiring
     if wiring is None or measure.ranks != 2 or not facts.on_one_node(measure):
         return ""
-    way = wiring.way(*facts.ordinals(measure)[:2], over_host(measure.transport, measure.case.path))
+    source, target = facts.ordinals(measure)
+    way = wiring.way(source, target, over_host(measure.transport, measure.case.path))
     if way is None or all(wiring.system.kinds.get(head) != "host" for _, head in way.arcs):
         return ""
     return "its copies pass a processor, and what is usual there differs from server to server"

@@ -140,8 +140,8 @@ _ENTRIES: dict[str, Shape] = {
     "accepted": only(
         {"kind": one_of(LINK_KINDS), "share": _SHARE, "size": _SIZE, "shares": _by_size, "ranks": whole(1),
          "provenance": one_of(PROVENANCES), "origin": one_of(ORIGINS), "algorithm": one_of(ALGORITHMS),
-         "nodes": whole(2), "initiator": one_of(("sender", "receiver")), "library": plain, "date": plain, "condition": plain,
-         **_ABOUT},
+         "nodes": whole(2), "initiator": one_of(("sender", "receiver")), "library": plain, "date": plain,
+         "condition": plain, **_ABOUT},
         ("kind",),
     ),
 }  # fmt: skip

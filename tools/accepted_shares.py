@@ -63,6 +63,7 @@ class Table:
     pair: tuple[int, int] = (0, 1)
     also_of: tuple[str, ...] = ()
     measured_on: str = ""
+    condition: str = ""
 
     @property
     def of_class(self) -> Class:
@@ -149,7 +150,8 @@ def shares(these: Iterable[Table]) -> dict[str, list[dict[str, Any]]]:
             "algorithm": algorithm, "initiator": initiator,
             "library": _range(one.library for one in measured), "date": _range(one.date for one in measured),
             "origin": measured[0].origin, "source": "; ".join(dict.fromkeys(one.source for one in measured)),
-            "note": _note(measured), "shares": {_text(size): round(lowest[size], 3) for size in sorted(lowest)},
+            "note": _note(measured), "condition": _range(one.condition for one in measured),
+            "shares": {_text(size): round(lowest[size], 3) for size in sorted(lowest)},
         }  # fmt: skip
         result.setdefault(name, []).append({key: value for key, value in entry.items() if value})
     return result

@@ -196,3 +196,12 @@ def test_a_transport_goes_by_the_name_that_screens_give_it(
     assert output(capsys, *words, typed).startswith(f"alltoall {typed.strip()} on GPUs 0-3")
     (found,) = json.loads(output(capsys, *words, typed, "--json"))
     assert found["case"]["transport"] == own
+
+
+def test_pairs_of_equal_limits_are_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of eight A40 one pair of GPU 0 has a bridge, and six have not."""
+    assert run_command(["expect", "a40-8", "--pattern", "unidirectional"]) == 0
+    heads = [line for line in capsys.readouterr().out.splitlines() if line.startswith("unidirectional")]
+    assert heads == [
+        "unidirectional on GPU 0 - GPU 1", "unidirectional on GPU pairs 0-2, 0-3, 0-4, 0-5 and 2 more",
+    ]  # fmt: skip

@@ -83,6 +83,12 @@ def test_a_striped_message_gains_nothing_through_one_port() -> None:
     assert "striped" not in {c.rule for c in limits(mesh(2), case)}
 
 
+def test_of_a_copy_via_a_device_no_other_way_is_shown() -> None:
+    found = {one.rule for one in limits(triangle(), {"pattern": "unidirectional", "devices": [0, 1], "via": 2})}
+    assert "relay" in found
+    assert not found & {"widest_path", "shortest_path"}
+
+
 def test_a_bound_over_the_same_links_is_never_below_a_relay() -> None:
     for pattern in ("unidirectional", "pingpong", "bidirectional"):
         for variant in ("", "pipelined"):

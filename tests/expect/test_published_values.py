@@ -243,7 +243,8 @@ def test_a_healthy_log_passes_and_a_slower_one_fails(
     table: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     written = nccl_log if table.transport == "ccl" else nvbandwidth_log
-    for factor, status in ((1.0, 0), (SLOWER, 1)):
+    # A slower one may lack what the source's machine had.
+    for factor, status in ((1.0, 0), (SLOWER, 3 if table.condition else 1)):
         log, run = tmp_path / f"{factor}.log", tmp_path / f"run-{factor}"
         log.write_text("\n".join(written(table, factor)) + "\n", encoding="utf-8")
         assert run_command(["import", str(log), "-o", str(run)]) == 0, capsys.readouterr()

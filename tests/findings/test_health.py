@@ -174,6 +174,14 @@ def test_run_folders_lie_where_partners_see_them(tmp_path: Path, monkeypatch: py
     assert not folder.exists()
 
 
+def test_a_look_that_took_longer_than_its_budget_says_what_took_it() -> None:
+    spent = {"looking at the hardware": 9.0, "measuring": 41.0, "judging": 12.0, "waiting for another look": 0.0}
+    said = command.over_budget(65.0, 30.0, spent)
+    assert said == ("the look took 65.0 s, more than its 30 s: measuring 41.0 s, judging 12.0 s, "
+                    "looking at the hardware 9.0 s")  # fmt: skip
+    assert command.over_budget(29.9, 30.0, spent) == ""
+
+
 def test_only_what_both_looks_find_fails() -> None:
     def verdict(outcome: str, key: str) -> Verdict:
         return Verdict(outcome, key, "slow", "history", case_key=key)  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from linkgauge.app.cli import run_command
 from linkgauge.exchange.importers import Hints, import_files
 from store.nccl_logs import nccl_log
 
+H100 = "NVIDIA H100 80GB HBM3"
 RATES = {"sound": 273e9, "quarter": 68.6e9}
 """Algorithm bandwidth of 8 H100, out of place: 478 and 120 GB/s of bus bandwidth."""
 
@@ -33,11 +35,11 @@ def said(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, s
     return status, " ".join(told.out.split())
 
 
-def without_shares(folder: Path) -> Path:
-    """A system with the links of HGX H100 of which no share of what the logs here measure is known."""
+def without_shares(folder: Path, links_of: str = "hgx-h100-8") -> Path:
+    """A system with the links of a described one of which no share of what joins its devices is known."""
     system = folder / "unknown.toml"
     system.write_text(
-        'name = "unknown"\nsource = "test"\nbased_on = "hgx-h100-8"\n[[device]]\nname = "gpu0..7"\nmodel = "GPU"\n'
+        f'name = "unknown"\nsource = "test"\nbased_on = "{links_of}"\n[[device]]\nname = "gpu0..7"\nmodel = "GPU"\n'
         '[[accepted]]\nkind = "pcie"\nshare = 0.8\n'
     )
     return system
@@ -115,9 +117,95 @@ def test_a_pair_is_held_to_its_own_link_and_to_no_relay(
 ) -> None:
     # One link of 64 GB/s joins two MI300X; by way of the others 448 GB/s could be had.
     (log := tmp_path / "pairs.log").write_text(pairs_log(rate))
-    got, text = said(capsys, "check", log, "--system", "mi300x-8")
+    got, text = said(capsys, "check", log, "--system", without_shares(tmp_path, "mi300x-8"))
     assert got == status, text
     assert status == 3 or "of 64 GB/s, what the links allow" in text
+
+
+def matrix_log(model: str, rate: Callable[[int, int], float]) -> str:
+    """A log of p2pBandwidthLatencyTest of eight GPUs; `rate` of a pair in GB/s."""
+    lines = ["[P2P (Peer-to-Peer) GPU Bandwidth Latency Test]"]
+    lines += [f"Device: {k}, {model}, pciBusID: {k + 1:x}, pciDeviceID: 0, pciDomainID:0" for k in range(8)]
+    lines += ["Unidirectional P2P=Enabled Bandwidth (P2P Writes) Matrix (GB/s)", "   D\\D 0 1 2 3 4 5 6 7"]
+    for row in range(8):
+        cells = (900.0 if row == column else rate(row, column) for column in range(8))
+        lines.append(f"     {row} " + " ".join(f"{cell:.2f}" for cell in cells))
+    return "\n".join([*lines, ""])
+
+
+@pytest.mark.parametrize(("rate", "status"), [(48.4, 0), (0.8 * 48.4, 1)])
+def test_pairs_that_are_all_slow_alike_fail_by_a_published_share(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], rate: float, status: int
+) -> None:
+    """AMD shows 48.3 GB/s of a copy engine between two MI300X."""
+    (log := tmp_path / "pairs.log").write_text(pairs_log(rate))
+    got, text = said(capsys, "check", log, "--system", "mi300x-8")
+    assert got == status, text
+
+
+@pytest.mark.parametrize("how", ["--system", "--against"])
+def test_shares_of_host_links_are_no_pass_of_the_links_between_gpus(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], how: str
+) -> None:
+    name = "host_to_device_memcpy_ce"
+    head = f"Running {name}.\nmemcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)\n0 1 2 3 4 5 6 7\n"
+    (log := tmp_path / "both.log").write_text(f"{pairs_log(30.0)}{head}0{' 24.60' * 8}\n\nSUM {name} 196.80\n")
+    got, text = said(capsys, "check", log, how, "a40-8")
+    assert got == 3, text
+    assert "checks unknown" in text
+    assert "UNKNOWN GPU pairs no share is known of them here, and all of them may be slow alike" in text
+    assert "No share is known of copy_engine unidirectional." in text
+
+
+def test_gpus_that_a_bridge_joins_are_not_those_beside_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Four pairs of A40 have a bridge; what the others reach through a processor differs from server to server."""
+    for bridge, status in ((51.8, 3), (22.0, 1)):
+        text = matrix_log("NVIDIA A40", lambda a, b, bridge=bridge: bridge if a // 2 == b // 2 else 13.0)
+        (log := tmp_path / f"{bridge}.log").write_text(text)
+        got, text = said(capsys, "check", log)
+        assert got == status, text
+        assert ("FAIL unidirectional on GPU pairs 0-1, 1-0, 2-3, 3-2 and 4 more" in text) == (status == 1)
+        assert "UNKNOWN unidirectional on GPU pairs 0-2, 0-3, 1-2, 1-3 and 12 more" in text
+        assert "its copies pass a processor" in text
+
+
+def test_a_share_under_a_condition_fails_nothing_that_may_lack_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Allreduce of four RTX 4090 was published with peer access, which the public driver does not allow."""
+    for rate, status in ((17e9, 0), (7e9, 3)):
+        RATES["here"] = rate
+        got, text = said(capsys, "check", log_of(tmp_path, "here", "RTX 4090", 4), "--system", "rtx4090-8")
+        assert got == status, text
+        assert ("measured there with a modified driver" in text) == (status == 3)
+
+
+def test_a_named_machine_of_other_gpus_than_the_logs_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = log_of(tmp_path, "sound", "NVIDIA H200")
+    assert "The log's devices are NVIDIA H200, those of hgx-h100-8 H100 SXM." in said(
+        capsys, "check", log, "--system", "hgx-h100-8")[1]  # fmt: skip
+    assert "The log's devices" not in said(capsys, "check", log, "--system", "hgx-h200-8")[1]
+
+
+def test_of_several_logs_it_is_said_of_which_a_line_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logs = [log_of(tmp_path, "sound", H100), log_of(tmp_path, "quarter", "NVIDIA H200")]
+    text = said(capsys, "check", *logs)[1]
+    assert f"{logs[0]}: Taken for hgx-h100-8" in text
+    assert f"{logs[1]}: Judged by what is known of hgx-h200-8" in text
+    assert ": Each case is a single measurement" not in text  # of both
+
+
+@pytest.mark.parametrize(("model", "library"), [(H100, "nccl"), ("AMD Instinct MI300X", "rccl")])
+def test_a_logs_library_is_called_by_its_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], model: str, library: str
+) -> None:
+    run = tmp_path / "run"
+    import_files([log_of(tmp_path, "sound", model)], run, Hints())
+    for command in (("show", run), ("show", run, "--all"), ("check", run)):
+        text = said(capsys, *command)[1]
+        assert "ccl" not in text.replace(library, "").replace("nccl-tests", "")
 
 
 def test_ranks_that_a_log_does_not_place_may_be_on_two_nodes(
@@ -153,9 +241,6 @@ def log_of(folder: Path, name: str, model: str, ranks: int = 8, hosts: int = 1, 
     path = folder / f"{name}.log"
     path.write_text("\n".join(line.replace("] GPU", f"] {model}") for line in lines))
     return path
-
-
-H100 = "NVIDIA H100 80GB HBM3"
 
 
 @pytest.mark.parametrize(("name", "status", "word"), [("sound", 0, "PASS"), ("quarter", 1, "FAIL")])

@@ -82,3 +82,12 @@ def test_on_few_devices_built_in_plans_skip_what_needs_more(kind: str, devices: 
     typed = apply_dimensions(builtin_plan("quick"), {"background": ("kernel local_copy 8 on=7",)}, named=True)
     with pytest.raises(UsageError, match="load 1: no device 7: expected 0 to"):
         expand(typed, few)
+
+
+@pytest.mark.parametrize("kind", MACHINES)
+def test_no_case_of_the_default_plan_stands_twice_with_another_stop_rule(kind: str) -> None:
+    (launch,) = plan_run(plan := builtin_plan("default"), expand(plan, MACHINES[kind]), MACHINES[kind],
+                         lambda _: "openmpi")[:1]  # fmt: skip
+    alike = [dataclasses.replace(case, stop=launch.cases[0].stop) for case in launch.cases]
+    twice = {case.case_key: case for place, case in enumerate(alike) if case in alike[:place]}
+    assert [(one.transport, one.pattern, one.size, one.devices) for one in twice.values()] == []

@@ -109,6 +109,9 @@ def test_a_case_is_alike_by_the_way_that_it_uses() -> None:
     each = [case([d], "host_to_device", source_memory="pinned") for d in range(8)]
     assert keys(classes, each) == 1
     assert keys(classes, [case([d], "local_copy") for d in range(8)]) == 1
+    # The first pair of either kind is 0 and 1.
+    bridged = CaseClasses(catalog.load("a40-8"), launches([0] * 4 + [1] * 4))
+    assert keys(bridged, [case([0, 1]), case([0, 2]), case([2, 3])]) == 2
     # Through a third device, and into another's memory.
     assert keys(classes, [case(near, via=2), case(near, via=5), case(near)]) == 2
 

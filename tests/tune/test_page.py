@@ -194,3 +194,13 @@ def test_what_was_left_out_has_a_line_for_each_reason() -> None:
         "  NCCL_NVLS_ENABLE=1: your environment switches it off by NCCL_NVLS_ENABLE=0",
         "  NCCL 2.28 does not read it",
     ]
+
+
+def test_where_nothing_was_compared_no_table_is_announced() -> None:
+    none = Found([], [], Record(Fixed(A)), [])
+    assert "No setting was compared with the default, of which no launch counts." in page(none, CHOICE, "this")
+    record = Record(Fixed(A))
+    record.launch(())
+    text = page(Found([], [], record, []), CHOICE, "this")
+    assert "No setting was compared with the default." in text
+    assert "Tried, time" not in text

@@ -145,13 +145,27 @@ def expect_command(asked: Question, system: str | None) -> None:
     from linkgauge.app.inert import InertConsole
 
     console = InertConsole()
-    for case, found in groups:
-        print_limits(console, case, found, asked.unit, shown, noun)
+    for alike in [[group] for group in groups] if is_run else _alike(groups):
+        case, found = alike[0]
+        print_limits(console, case, found, asked.unit, shown, noun, [other["devices"] for other, _ in alike[1:]])
         for one in simulated.get(case["pattern"], []):
             value = show_rate(one.goodput, asked.unit)
             console.print(f"  simulated, {one.rule}: {value}, nodes packed; fullest: {one.bindings[0].where}")
     for note in notes:
         console.print(note)
+
+
+def _alike(groups: Sequence[tuple[dict[str, Any], list[Limit]]]) -> list[list[tuple[dict[str, Any], list[Limit]]]]:
+    """Cases that differ by their devices alone and have the same limits, together."""
+    from linkgauge.model.grouped import grouped
+
+    def key(case: Mapping[str, Any], found: Sequence[Limit]) -> str:
+        # Another maximum of the same flow may differ in its last digits.
+        rates = [(one.rule, f"{one.value_bytes_per_s or 0:.6g}", one.latency_ns) for one in found]
+        return repr((sorted((name, value) for name, value in case.items() if name != "devices"), len(case["devices"]),
+                     rates))  # fmt: skip
+
+    return list(grouped((key(*group), group) for group in groups).values())
 
 
 def _own_name(asked: Question) -> tuple[Question, dict[str, str]]:

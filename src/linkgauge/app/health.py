@@ -7,7 +7,7 @@ import dataclasses
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,7 +44,9 @@ _OF_THE_NODE = ("host", "devices", "gpu_state", "links")
 class Health:
     """How long the look may take, what it is to find, and what it is compared with."""
 
-    budget: str = value("TIME", "End within this time.", "60s", flags="--time-limit --budget")
+    budget: str = value(
+        "TIME", "End within this time; of a longer look a line says what took it.", "60s", flags="--time-limit --budget"
+    )
     loss: float = value("", "Loss of rate to find, as a share.", 0.1, type=FiniteRange(0.01, 0.9))
     history: str | None = value("DATASET", "History to judge by; the run is added unless the node fails.")
     partner: str | None = value("A,B|FILE", "Nodes to measure the network with; two show whose link is slow.")
@@ -82,8 +84,11 @@ def health_command(options: Health, request: Request) -> int:
     partners = tuple(name for name in asked_hosts(None, options.partner) if name != host) if options.partner else ()
     say = _say if level != QUIET else lambda _: None
     look = Look(options, request, host, partners, began + budget_s, say)
-    troubles = _hardware(request.machine.devices)
+    with look.timed("looking at the hardware"):
+        troubles = _hardware(request.machine.devices)
+    waited = time.monotonic()
     with one_look(began + _TURN * budget_s, say) as alone, look.folder() as folder:
+        look.spent["waiting for another look"] = time.monotonic() - waited
         power, verdicts, status = look.measured(folder, healthy=not troubles) if alone else look.not_measured()
     if status == Exit.INTERRUPTED:
         return status
@@ -91,6 +96,8 @@ def health_command(options: Health, request: Request) -> int:
     line, verdict = line_of(
         verdicts, troubles, power.source, unmeasured="" if power.repeats else why, history=options.history is not None
     )
+    if late := over_budget(time.monotonic() - began, budget_s, look.spent):
+        say(late)
     if options.form == TABLE:
         click.echo(line)
     else:
@@ -102,6 +109,15 @@ def health_command(options: Health, request: Request) -> int:
 
         set_condition(options.node_condition, line, verdict)
     return verdict
+
+
+def over_budget(took_s: float, budget_s: float, spent_s: Mapping[str, float]) -> str:
+    """Say what a look took that was longer than its budget, the longest part first; empty for one that was not."""
+    if took_s <= budget_s:
+        return ""
+    parts = sorted({**spent_s, "the rest": took_s - sum(spent_s.values())}.items(), key=lambda one: -one[1])
+    words = ", ".join(f"{what} {seconds:.1f} s" for what, seconds in parts if seconds >= 0.05 * took_s)
+    return f"the look took {took_s:.1f} s, more than its {budget_s:g} s: {words}"
 
 
 def _say(text: str) -> None:
@@ -138,6 +154,14 @@ class Look:
     end: float
     say: Callable[[str], None]
     clock: Callable[[], float] = time.monotonic
+    spent: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    @contextlib.contextmanager
+    def timed(self, what: str) -> Iterator[None]:
+        """Add to what was spent on `what`, in seconds."""
+        began = self.clock()
+        yield
+        self.spent[what] = self.spent.get(what, 0.0) + self.clock() - began
 
     @contextlib.contextmanager
     def folder(self) -> Iterator[Path]:
@@ -227,10 +251,11 @@ class Look:
         from linkgauge.judge.health import against_history, excused, not_reached, of_this_node
         from linkgauge.judge.subjects import load_subjects
 
-        status = new_run(self._request_for(out, repeats, limit_s))
+        with self.timed("measuring"):
+            status = new_run(self._request_for(out, repeats, limit_s))
         if status == Exit.INTERRUPTED:
             return [], status, 0
-        with uncollected():
+        with self.timed("judging"), uncollected():
             (subject,) = load_subjects([out])
             found = [*check([subject], "").checked.verdicts, *against_history(subject, known, self.host, self.partners)]
             repeats = max((len(one.repeats) for one in subject.facts.undisturbed.measures), default=0)

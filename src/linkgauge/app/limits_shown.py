@@ -16,6 +16,7 @@ from linkgauge.model.device_words import device_words, with_parts_named
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.model.quantity import percent
+from linkgauge.stats.alike import members_text
 from linkgauge.system import System
 from linkgauge.system.units import show_rate
 
@@ -27,14 +28,19 @@ _MOST_PARTS = 16  # of a schedule that are printed as text
 
 
 def print_limits(
-    console: Console, case: Mapping[str, Any], found: Sequence[Limit], unit: str, named: Mapping[str, str], noun: str
-) -> None:
-    """Print a case and its limits as a table; `named` is what screens call a run's transports, `noun` a device."""
+    console: Console, case: Mapping[str, Any], found: Sequence[Limit], unit: str, named: Mapping[str, str], noun: str,
+    others: Sequence[Sequence[int]] = (),
+) -> None:  # fmt: skip
+    """Print a case and its limits as a table; `named` is what screens call a run's transports, `noun` a device.
+
+    `others`: the devices of cases that have the same limits; what these rest on is shown of the first.
+    """
     from linkgauge.app.inert import bold
     from linkgauge.view.screen import Table
 
     shown = [named.get(case["transport"], str(case["transport"]))] if case.get("transport") else []
-    shown.append(f"on {device_words(case['devices'], noun)}")
+    members = [tuple(one) for one in (case["devices"], *others)]
+    shown.append(f"on {members_text(members, noun) if others else device_words(members[0], noun)}")
     shown += [f"by {case['variant']}"] if case.get("variant") else []
     shown += [f"via {noun} {case['via']}"] if case.get("via", -1) >= 0 else []
     if int(case.get("nodes") or 1) > 1:

@@ -21,7 +21,7 @@ from linkgauge.model.shape import as_it_is, checked, one_of, parsed, table, whol
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.system import catalog
 from linkgauge.system.dump import to_data
-from linkgauge.system.named import Named, named
+from linkgauge.system.named import another_machine, named
 
 __all__ = ["Hints", "Imported", "explain", "import_files", "known_tools", "read_log"]
 
@@ -68,7 +68,13 @@ def import_files(
         raise UsageError(f"nothing was understood: {problems[0] if problems else 'the logs hold no results'}")
     notes = [note for log in logs for note in log.notes]
     origin: dict[str, Any] = {}
-    if system is None and (machine := _machine(logs)) is not None:
+    hosts = _hosts(logs)
+    if system is not None:
+        models = [str(device.get("model") or "") for device in system.get("device", ())]
+        if doubt := another_machine(hosts, str(system["name"]), models):
+            origin["taken_for"] = doubt
+            notes.append(doubt)
+    elif (machine := named(hosts) if hosts else None) is not None:
         if machine.system:
             system = to_data(catalog.load(machine.system))
             origin["taken_for"] = f"Taken for {machine.system} by {machine.words}; --system names another."
@@ -83,14 +89,14 @@ def import_files(
         raise
 
 
-def _machine(logs: Sequence[ImportedLog]) -> Named | None:
-    """What the logs say of their machine: by host the devices of all tables that have cases."""
+def _hosts(logs: Sequence[ImportedLog]) -> list[list[tuple[int, str]]]:
+    """What the logs say of their machine: by host the devices of all tables that have cases, by ordinal and name."""
     hosts: dict[str, dict[tuple[int, str], None]] = {}
     for rank in (rank for log in logs for one in log.tables if one.cases for rank in one.ranks):
         device = rank["device"]
         place = (int(device.get("ordinal") or 0), str(device.get("name") or ""))
         hosts.setdefault(str(rank.get("host") or ""), {})[place] = None
-    return named([list(devices) for devices in hosts.values()]) if hosts else None
+    return [list(devices) for devices in hosts.values()]
 
 
 def read_log(file: Path, hints: Hints, *, own: bool = False) -> ImportedLog:

@@ -53,6 +53,8 @@ def point_to_point(q: Query) -> list[Limit]:
         if best is not None and finite(best.value):
             basis = f"over the {scope} links; cut at {show(best.side)}"
             result.append(limit("max_flow", best.value, basis, kind=kind))
+    if q.via >= 0:
+        return result  # that way is the relay's; these paths are others
     there_and_back = q.traits.half_round_trip
     result.extend(_paths(q.graph(), sources, targets, there_and_back))
     if q.scope == FABRIC and not q.graph().joined(q.devices, by_hardware=True):

@@ -29,7 +29,7 @@ from linkgauge.judge.standing import LEAST_NODES, Standing
 from linkgauge.judge.subjects import Subject, load_subjects
 from linkgauge.judge.verdicts import Checked, Verdict
 from linkgauge.model.listed import listed
-from linkgauge.model.patterns import GROUPS, group_of, group_words
+from linkgauge.model.patterns import COLLECTIVES, GROUPS, PAIRS, group_of, group_words
 from linkgauge.model.quantity import percent
 from linkgauge.model.shape import read_toml
 from linkgauge.stats.checked import checked_words
@@ -83,21 +83,22 @@ def check(
         asked = {rule.name for rule in rule_table.RULES if rule.faults or (burn_in and rule.name in BURN_IN)}
         found[subject.name] = rule_table.apply(subject.facts, burn_in, asked)
     verdicts: list[Verdict] = []
-    notes: list[str] = []
+    of_runs: dict[str, list[str]] = {}  # notes, each with the runs that it is about
     unrequired = 0
     judge = _judge(against, tolerance, margin, by_ordinal, other)
     judged = [dataclasses.replace(subject, facts=subject.facts.undisturbed) for subject in subjects]
     for subject, whole in zip(judged, subjects, strict=True):
-        notes += _of_logs(whole)
         new, more, without = judge(subject) if subject.facts.measures or not whole.facts.measures else ([], [], 0)
         verdicts += [*_disturbed(whole), *_beside_others(subject, new)]
-        notes += more
+        for note in dict.fromkeys([*_of_logs(whole), *more, *_tasks_unjudged(subject, new)]):
+            of_runs.setdefault(note, []).append(subject.name)
         unrequired += without
         verdicts += _faults(subject, found.get(subject.name, []))
         if subject.facts.lost:
             why = f"lost since the run folder is damaged: 'linkgauge run --resume {subject.name}' measures them again"
             verdicts.append(subject.verdict("unknown", f"{subject.facts.lost} cases", why, "the run folder"))
     several = len(subjects) > 1
+    notes = [note if len(runs) == len(subjects) else f"{listed(runs, 3)}: {note}" for note, runs in of_runs.items()]
     places = standings(judged)
     if not against and len(subjects) >= LEAST_NODES:
         how = "Runs are judged by each other" if places else "These runs share no case that all of them measured"
@@ -114,6 +115,8 @@ def check(
         subject.verdict("unknown", "the run as a whole", "no case of it has a requirement", "the run's own cases")
         for subject in subjects if several and subject.name in without_any
     ]  # fmt: skip
+    if not places:  # of several machines the others show what is usual
+        verdicts += [unknown for subject in judged for unknown in _links_unjudged(subject, verdicts)]
     verdicts += of_rounds[0]
     notes += of_rounds[1]
     if words := checked_words(sum((subject.facts.checked for subject in subjects), Counter())):
@@ -122,7 +125,7 @@ def check(
     left = [
         line for one in subjects for line in not_measured(one.facts, one.name, f" of {one.name}" if several else "")
     ]
-    checked = Checked.of(verdicts, unrequired, list(dict.fromkeys(notes)), left)
+    checked = Checked.of(verdicts, unrequired, notes, left)
     if several and checked.weak_runs:
         alone = f"By siblings or limits alone, and so UNKNOWN: {listed(checked.weak_runs, 5)}."
         checked = dataclasses.replace(checked, notes=(alone, *checked.notes))
@@ -180,6 +183,30 @@ def _judged_groups(verdicts: Sequence[Verdict], weak: bool) -> set[str]:
     return {group_of(pattern, devices) for pattern, devices in cases if pattern}
 
 
+def _links_unjudged(subject: Subject, verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Return UNKNOWN where a run measured what joins its devices, and only host links or memory have a known share."""
+    mine = [one for one in verdicts if one.run == subject.name and not one.weak]
+    between = [one for one in _groups(subject) if one in (PAIRS, COLLECTIVES)]
+    if not between or not mine or subject.facts.are_cores(sorted(subject.facts.devices)):
+        return []
+    # A verdict that names no pattern may be of any: another run's, a rule's, a finding's.
+    if any(not dict(one.labels).get("pattern") or group_of(dict(one.labels)["pattern"], one.devices) in between
+           for one in mine):  # fmt: skip
+        return []
+    what = " and ".join(group_words(one, subject.facts.noun) for one in between)
+    reason = "no share is known of them here, and all of them may be slow alike"
+    return [subject.verdict("unknown", what, reason, "the run's own cases")]
+
+
+def _tasks_unjudged(subject: Subject, verdicts: Sequence[Verdict]) -> list[str]:
+    """Say of which tests of a log no share is known, where one is of others: a log has few, so each matters."""
+    judged = {(of["transport"], of["pattern"]) for one in verdicts if not one.weak and (of := dict(one.labels))}
+    left = {one.label for one in subject.facts.measures if (one.transport, one.pattern) not in judged}
+    if not left or not judged or not subject.facts.info.get("origin"):
+        return []
+    return [f"No share is known of {listed(sorted(left), 4)}."]
+
+
 def _by_siblings_and_limits(subject: Subject) -> list[Verdict]:
     """Judge by siblings and limits. A pass is weak, of a run as of a log: all of a class may be slow alike."""
     found = [*check_siblings(subject), *check_limits(subject), *check_collectives(subject)]
@@ -233,7 +260,7 @@ def _by_itself(subject: Subject, tolerance: float) -> tuple[list[Verdict], list[
             said = f"Judged by what is known of {name}: {percent(1 - tolerance)} of the shares measured there"
             rest, words = _where_no_share_is(subject, verdicts)
             return [*verdicts, *rest], [f"{said}{words}.", *notes], without
-        why = f"of {name} no share is known" + (" at the sizes of this run" if kind.system.accepted else "")
+        why = f"of {name} no share is known" + " of these cases" * bool(kind.system.accepted)
     cluster = subject.facts.system
     # No device tells which cluster it is of, so only a named one has shares between nodes.
     if kind is None and cluster is not None and cluster.network is not None:

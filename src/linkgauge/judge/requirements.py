@@ -66,7 +66,8 @@ def check_system(
         measure, best = one.measure, reached[_path(one.measure)]
         library = f" with {one.entry.library}" if one.entry.library else ""
         share = percent(one.entry.share.value, 1)
-        seen = f"such machines reach {share}{library}, of which {percent(1 - tolerance)} is required"
+        reached_there = "the threshold of its source is" if one.entry.origin == "bar" else "such machines reach"
+        seen = f"{reached_there} {share}{library}, of which {percent(1 - tolerance)} is required"
         bus = bus_words(measure, one.required)
         reason = f"{percent(one.goodput / one.nominal)} of {rate_text(one.nominal)} (nominal){bus}; {seen}"
         outcome: Outcome = "fail" if one.short else "pass"
@@ -75,6 +76,8 @@ def check_system(
         if one.short and odd and not PATTERNS[measure.pattern].collective:
             outcome = "unknown"
             reason += f"; the path reached {rate_text(most)} at {format_bytes(best.size)}: measure again"
+        if one.short and one.entry.condition:
+            outcome, reason = "unknown", f"{reason}; measured there with {one.entry.condition}"
         if wrong := wrong_system(subject.facts, one.goodput / (1 + measure.half_width) / one.nominal, system):
             outcome, reason = "unknown", f"{reason}; {wrong}"
         verdicts.append(

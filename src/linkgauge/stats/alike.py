@@ -81,6 +81,8 @@ class CaseClasses:
         found: list[Hashable] = [tuple(pattern)]
         for ordinals in hosts.values():
             if self._classes is not None and self._known.issuperset(ordinals):
+                # In two scopes one key may come twice: of a bridged pair, and of GPUs at one processor.
+                found.append(self._classes.scope_of(ordinals))
                 found.append(self._classes.of(ordinals, scope=scope, hosts=[end for end in ends if end]))
             else:
                 found.append(self._unknown(members, ordinals))

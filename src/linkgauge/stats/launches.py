@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -21,8 +22,17 @@ def device_noun(launches: Iterable[Launch]) -> str:
 def shown_transports(launches: Iterable[Launch]) -> dict[str, str]:
     """Return what screens call the transports of a run, where that is not their name."""
     known = list(launches)
-    libraries = [name for name in ("nccl", "rccl") if any(one.versions.get(name) for one in known)]
-    return shown_names(_kinds(known), libraries)
+    used = [name for name in ("nccl", "rccl") if any(one.versions.get(name) for one in known)]
+    return shown_names(_kinds(known), used or _of_makers(known))
+
+
+_AMD = re.compile(r"\b(?:AMD|Instinct|Radeon|MI\d{2,3}[AX]?)\b")
+
+
+def _of_makers(launches: Sequence[Launch]) -> set[str]:
+    """The collective libraries of a log's GPUs, which are of no runtime: by their names, where the log has names."""
+    named = {rank.device_name for launch in launches for rank in launch.ranks if rank.device_kind == "gpu"} - {""}
+    return {"rccl" if _AMD.search(name) else "nccl" for name in named}
 
 
 def _kinds(launches: Iterable[Launch]) -> set[str]:

@@ -140,7 +140,8 @@ _ENTRIES: dict[str, Shape] = {
     "accepted": only(
         {"kind": one_of(LINK_KINDS), "share": _SHARE, "size": _SIZE, "shares": _by_size, "ranks": whole(1),
          "provenance": one_of(PROVENANCES), "origin": one_of(ORIGINS), "algorithm": one_of(ALGORITHMS),
-         "nodes": whole(2), "initiator": one_of(("sender", "receiver")), "library": plain, "date": plain, **_ABOUT},
+         "nodes": whole(2), "initiator": one_of(("sender", "receiver")), "library": plain, "date": plain,
+         "condition": plain, **_ABOUT},
         ("kind",),
     ),
 }  # fmt: skip
@@ -157,7 +158,7 @@ _SYSTEM = only(
     ("name",),
 )  # fmt: skip
 _OF_ACCEPTED = ("kind", "transport", "pattern", "ranks", "nodes", "algorithm", "initiator", "library", "date", "origin",
-                "note")  # fmt: skip
+                "note", "condition")  # fmt: skip
 _NAMED_BY = {"published": "rule", "cap": "transport", "accepted": "kind"}  # the others by their name
 
 

@@ -166,7 +166,8 @@ class Accepted:
     `ranks` are those of one node; with `nodes` it is of a collective of so many, and of what the network allows it.
     `library` (a range of versions), `date` and `origin` say what was measured when and how. `check` asks for a little
     less than this share (docs/reference/check.md). `initiator`: it is about copies that this end starts, `sender` (a
-    write) or `receiver` (a read); without it, about both.
+    write) or `receiver` (a read); without it, about both. `condition`: what the machine had that others of its kind may
+    lack and no log says, such as a modified driver.
     """
 
     kind: str
@@ -182,6 +183,7 @@ class Accepted:
     note: str | None = None
     nodes: int | None = None
     initiator: str | None = None
+    condition: str | None = None
 
     def fits(
         self,

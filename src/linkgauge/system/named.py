@@ -58,6 +58,16 @@ def named(hosts: Sequence[Sequence[tuple[int, str]]]) -> Named | None:
     return Named(fitting[0].name if len(fitting) == 1 else "", tuple(one.name for one in fitting), words)
 
 
+def another_machine(hosts: Sequence[Sequence[tuple[int, str]]], system: str, models: Sequence[str]) -> str:
+    """Say that devices of these names are another described machine's than `system`, whose are `models`; else empty."""
+    names = sorted({name for host in hosts for _, name in host})
+    wrong = [name for name in names if not any(fits(name, model) for model in models)]
+    known = [name for name in wrong if any(fits(name, one.model) for one in _described())]
+    if not known or not any(models):
+        return ""
+    return f"The log's devices are {listed(known, 2)}, those of {system} {listed(sorted({*models} - {''}), 2)}."
+
+
 def fits(name: str, model: str) -> bool:
     """Whether a driver may call a described model so: `NVIDIA H100 80GB HBM3` is an H100 SXM, and no H100 NVL."""
     superchip = _IN_BRACKETS.search(model.upper())

@@ -169,13 +169,18 @@ def _effects(chosen: Chosen) -> list[str]:
 def _tried(found: Found, choice: Choice) -> list[str]:
     record = found.record
     changing = ", ".join(found.survivors) or "none found"
-    lines = [
-        f"Settings that change the time: {changing}",
-        f"Tried, time against the default ({record.count(DEFAULT)} measurements of it, noise of one "
-        f"{percent(record.noise(), 1)}; minus is faster):",
-    ]
+    lines = [f"Settings that change the time: {changing}"]
     best = found.best.config if found.best else None
-    known = sorted(record.known(), key=lambda config: record.effect(config).change)
+    timed = record.known() if record.count(DEFAULT) else []  # without the default there is nothing to compare with
+    known = sorted(timed, key=lambda config: record.effect(config).change)
+    if known:
+        lines.append(
+            f"Tried, time against the default ({record.count(DEFAULT)} measurements of it, noise of one "
+            f"{percent(record.noise(), 1)}; minus is faster):"
+        )
+    else:
+        why = "" if record.count(DEFAULT) else ", of which no launch counts"
+        lines.append(f"No setting was compared with the default{why}.")
     for config in known[:_MOST_REJECTED]:
         if config != best:
             effect = record.effect(config)

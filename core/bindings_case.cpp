@@ -180,7 +180,8 @@ ProgramCopied program_copied_from(const std::int64_t* row) {
 constexpr auto kCollectiveFields =
     table(field<&ProgramCollective::pattern>("pattern"), field<&ProgramCollective::size_bytes>("size_bytes"),
           field<&ProgramCollective::root>("root"), field<&ProgramCollective::distribution>("distribution"),
-          field<&ProgramCollective::ranks>("ranks"), field<&ProgramCollective::begun>("begun"));
+          field<&ProgramCollective::ranks>("ranks"), field<&ProgramCollective::begun>("begun"),
+          field<&ProgramCollective::in_place>("in_place"));
 
 template <std::size_t kDirection>
 void copy_bytes(Program& program, const std::string& key, nb::handle value) {

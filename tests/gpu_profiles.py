@@ -46,6 +46,12 @@ class Profile:
         self._found.append({"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": stream, "ts": begin,
                             "dur": end - begin, "args": given})  # fmt: skip
 
+    def operator(self, at: float, name: str) -> None:
+        """An operator of the host that launches nothing."""
+        self._number += 1
+        self._found.append({"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": at, "dur": 0.5,
+                            "args": {"External id": self._number}})  # fmt: skip
+
     def parameters(self, at: float, name: str, elements: int, ranks: Sequence[int] = (0, 1), **given: Any) -> int:
         """What the host says of a collective; its External id."""
         self._number += 1

@@ -8,13 +8,15 @@ Parts, in order, each of what the ones before left in FOLDER, so that one may be
 - convert: of each profile a step file of the GPU's times, one with the host's, and one of its communication alone;
 - curves: `linkgauge run` of collectives and messages;
 - replay: all step files by `linkgauge run --app`;
+- kernels: those of communication alone again, by the profiler that timed NCCL's kernels in the programs;
+- beside: the same of BESIDE while products of matrices occupy the multiprocessors;
 - overlap: allreduces beside products of matrices; capped: allreduces with NCCL_MAX_CTAS;
 - compare: `linkgauge predict`, the advice of `convert --exposed`, and results.jsonl, a line a program and a variant.
 
 A program's communication is the sum of NCCL's kernels, each as on the rank that came last: the other's includes its
-wait. A replay's is that of the step file's communication alone, begun one after the other so that launches are hidden,
-minus an iteration of one allreduce of 8 bytes: its launch and wait. "Exposed" is what the GPU waits for with nothing to
-compute. Times in ms are of ITERATION steps; an interval has 94 % of the median.
+wait. A replay's is the same of the step file's communication alone, begun one after the other. Its wall time also has
+launches and the gaps between kernels. "Exposed" is what the GPU waits for with nothing to compute. Times in ms are of
+ITERATION steps; an interval has 94 % of the median.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -47,7 +49,7 @@ VARIANTS = ("at_once:async", "ddp_large:bucket=100", "ddp_large:bucket=400", "dd
             "moe:graph", "routed:graph", "tensor:graph", "encoder:graph", "conv:graph")  # fmt: skip
 EMPTY = 'description = "A launch and a wait"\nstep = [ { collective = "allreduce", bytes = 8 } ]\n'
 RANKS, LONGEST_S, START_S, CTAS = 2, 20, 60, 4
-PARTS = ("programs", "convert", "curves", "replay", "overlap", "capped", "compare")
+PARTS = ("programs", "convert", "curves", "replay", "kernels", "beside", "overlap", "capped", "compare")
 CURVES = """
 name = "curves"
 [[case]]
@@ -95,8 +97,8 @@ transport = "{messages}"
 collectives = "{collectives}"
 max_time = "150ms"
 """
-OVERLAP = """
-name = "overlap"
+PRODUCTS = """
+name = "beside_products"
 [[launch]]
 name = "node"
 threads = true
@@ -106,6 +108,8 @@ transport = "kernel"
 pattern = "gemm"
 size = "64MiB"
 on = "same"
+"""
+OVERLAP = """
 [[case]]
 launch = "node"
 transport = "ccl"
@@ -114,6 +118,17 @@ size = ["4MiB", "64MiB"]
 background = "gemm"
 swap_roles = true
 max_time = "300ms"
+"""
+BESIDE = ("loop", "ddp_float", "ddp_large")  # what overlaps large collectives with computing
+COMMUNICATION = """
+[[case]]
+launch = "node"
+pattern = "application"
+transport = "{messages}"
+collectives = "{collectives}"
+app = {apps}
+background = "gemm"
+max_time = "150ms"
 """
 
 
@@ -135,15 +150,20 @@ class Harness:
     def left_s(self) -> float:
         return self.until - time.monotonic()
 
-    def linkgauge(self, *words: str, log: str, longest_s: float = 300.0) -> str:
-        """What a command prints; "" where it fails or takes too long, which LOG.txt says."""
+    def linkgauge(self, *words: str, log: str, longest_s: float = 300.0, more: Mapping[str, str] | None = None) -> str:
+        """What a command prints; "" where it fails or takes too long, which LOG.txt says. `more`: its environment's."""
         limit = max(1.0, min(longest_s, self.left_s))
         command = [sys.executable, "-m", "linkgauge", *words]
         with (self.out / f"{log}.txt").open("a") as errors:
             errors.write(f"$ linkgauge {shlex.join(words)}\n")
             errors.flush()
             running = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True
+                command,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                start_new_session=True,
+                env={**os.environ, **(more or {})},
             )
             try:
                 text, _ = running.communicate(timeout=limit)
@@ -227,7 +247,7 @@ def overlap(harness: Harness) -> None:
     """What allreduces and products of matrices cost each other."""
     if harness.device == "cuda":
         plan = harness.out / "overlap.toml"
-        plan.write_text(OVERLAP)
+        plan.write_text(PRODUCTS + OVERLAP)
         harness.linkgauge("run", "--plan", str(plan), "--out", str(harness.out / "overlap"), "--no-report",
                           "--time-limit", "30s", log="overlap", longest_s=45)  # fmt: skip
 
@@ -315,6 +335,34 @@ def replay(harness: Harness) -> None:
                           *harness.mpi, log="replay", longest_s=80)  # fmt: skip
 
 
+def kernels(harness: Harness) -> None:
+    """Step files of communication alone once more, each of NCCL's kernels timed."""
+    files = [one for one in sorted(harness.out.glob("*/*_comm.toml")) if _sound(one)]
+    if files:
+        _timed(harness, "kernels", "--app", ",".join(map(str, files)), "--devices", harness.devices, "--transport",
+               harness.messages, "--collectives", harness.collectives, "--max-time", "150ms", "--warmup", "2",
+               *harness.mpi)  # fmt: skip
+
+
+def beside(harness: Harness) -> None:
+    """Some of them while products of matrices are computed."""
+    files = [one for name in BESIDE if (one := harness.out / name / f"{name}_comm.toml").exists() and _sound(one)]
+    if files:
+        plan = harness.out / "beside.toml"
+        apps = json.dumps([f"file:{one}" for one in files])
+        plan.write_text(PRODUCTS + COMMUNICATION.format(
+            messages=harness.messages, collectives=harness.collectives, apps=apps))  # fmt: skip
+        _timed(harness, "beside", "--plan", str(plan), "--devices", harness.devices)
+
+
+def _timed(harness: Harness, what: str, *words: str) -> None:
+    """A run whose kernels are timed, into a folder of that name."""
+    path = os.pathsep.join(filter(None, (str(HERE / "kernel_times"), os.environ.get("PYTHONPATH"))))
+    harness.linkgauge("run", *words, "--out", str(harness.out / what / "run"), "--no-report", "--time-limit", "60s",
+                      log=what, longest_s=75,
+                      more={"PYTHONPATH": path, "KERNEL_TIMES": str(harness.out / what)})  # fmt: skip
+
+
 def main() -> None:
     """Do all parts, or those that are named."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -327,8 +375,9 @@ def main() -> None:
     asked = parser.parse_args()
     harness = Harness(asked)
     doing: dict[str, Callable[[Harness], Any]] = {
-        "programs": programs, "curves": curves, "convert": convert, "replay": replay, "overlap": overlap,
-        "capped": capped, "compare": compare,
+        "programs": programs, "curves": curves, "convert": convert, "replay": replay, "kernels": kernels,
+        "beside": beside,
+        "overlap": overlap, "capped": capped, "compare": compare,
     }  # fmt: skip
     took = {}
     for part in asked.only.split(","):

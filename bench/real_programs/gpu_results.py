@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from gpu_harness import Harness
 
 FAR = 0.25  # beyond which a cause is named
+_FEWEST = 12  # iterations, of which the 6th from both ends are an interval of the median
+_LAST = 20  # iterations of a replay, as many as of a program
 _HOST = 0.1  # of an iteration: waiting for the host
 SYSTEM = "hgx-h100-8"
 RANKS = 2
@@ -23,11 +25,16 @@ def compare(harness: Harness) -> None:
     """Write and print results.jsonl."""
     real = _real(harness)
     measured = _replayed(harness.out / "replay")
+    kernels = {what: _kernels(harness.out, what) for what in ("kernels", "beside")}
+    for name, found in kernels["kernels"].items():
+        measured.setdefault(name, {}).update(found)
     files = sorted(harness.out.glob("*/*_comm.toml"))
     names = [one.parent.name for one in files]
     steps = [one.with_name(f"{one.parent.name}{suffix}.toml") for one in files for suffix in ("", "_comm", "_host")]
     predicted = _predicted(harness, [one for one in steps if one.exists()], "--from", str(harness.out / "curves"))
     bounds = _predicted(harness, [one for one in steps if one.exists()], "--system", SYSTEM, by="mpi")
+    for name, found in kernels["beside"].items():
+        measured.setdefault(name, {}).update({f"beside_{key}": ms for key, ms in found.items()})
     lines = [_line(harness, name, real, measured, predicted, bounds) for name in names if name in real]
     with ThreadPoolExecutor(8 if harness.device == "cuda" else 1) as pool:
         variants = pool.map(lambda name: _variant(harness, name, real), [name for name in real if ":" in name])
@@ -66,7 +73,7 @@ def _real(harness: Harness) -> dict[str, dict[str, Any]]:
 
 def _communicated(ranks: Sequence[Sequence[Sequence[int]]]) -> dict[str, float]:
     """Of iterations of which only kernels were profiled: NCCL's, each as on the rank that came last, in ms."""
-    if not all(ranks) or len({len(found) for rank in ranks for found in rank}) != 1:
+    if min(map(len, ranks), default=0) < _FEWEST or len({len(found) for rank in ranks for found in rank}) != 1:
         return {}
     own = sorted(sum(map(min, zip(*kernels, strict=True))) / 1e6 for kernels in zip(*ranks, strict=True))
     return {"kernels_ms": statistics.median(own), "kernels_low_ms": own[5], "kernels_high_ms": own[-6]}
@@ -121,6 +128,30 @@ def _replayed(run: Path) -> dict[str, dict[str, float]]:
     return found
 
 
+def _kernels(out: Path, what: str) -> dict[str, dict[str, float]]:
+    """Of replays of communication alone: the sum of NCCL's kernels, each as on the rank that came last."""
+    result: dict[str, dict[str, float]] = {}
+    from linkgauge.apps.catalog import parse
+    from linkgauge.apps.program import amounts, program_of
+
+    of_app: dict[str, dict[int, list[int]]] = {}
+    for path in sorted((out / what).glob("*.jsonl")):
+        for line in map(json.loads, path.read_text().splitlines()):
+            for _, ns, device in line["kernels"]:
+                of_app.setdefault(line["app"], {}).setdefault(device, []).append(ns)
+    for name, devices in of_app.items():
+        steps = out / name.removesuffix("_comm") / f"{name}.toml"
+        program = program_of(parse(steps.read_text(), steps.name), {}, RANKS)
+        each = [
+            sum(one.count for kind, one in amounts(program, rank).items() if kind != "compute") for rank in range(RANKS)
+        ]
+        if len(devices) == RANKS and len(set(each)) == 1 and len(set(map(len, devices.values()))) == 1:
+            ranks = [[found[at : at + each[0]] for at in range(len(found) % each[0], len(found), each[0])][-_LAST:]
+                     for found in devices.values()]  # fmt: skip
+            result[name] = _communicated(ranks)
+    return result
+
+
 def _predicted(harness: Harness, files: Sequence[Path], *source: str, by: str = "") -> dict[str, dict[str, Any]]:
     """By step file, what `predict` says; one that it cannot predict is left out."""
     if not files:
@@ -158,7 +189,8 @@ def _line(
     alone, host = "communication_alone", "with_host_time"
     own = real[name].get("kernels_ms") or exposed.get("communication_ms")
     line["ratios"] = ratios = {
-        "communication, replayed / real": _over(again[alone].get("own_ms"), own),
+        "communication, replayed / real": _over(again[alone].get("kernels_ms"), own),
+        "communication, wall of the replay / real": _over(again[alone].get("own_ms"), own),
         "communication, predicted / replayed": _over(by_curves[alone].get("ms"), again[alone].get("ms")),
         "iteration, predicted / replayed": _over(by_curves["gpu_time"].get("ms"), again["gpu_time"].get("ms")),
         "iteration with host, replayed / real": _over(again[host].get("ms"), real[name]["ms"]),

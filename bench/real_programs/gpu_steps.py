@@ -29,6 +29,7 @@ from torch import nn
 ITERATION = 2  # steps
 TIMED = 24  # iterations: the 8th and the 17th of 24 are a 94 % interval of the median
 WARM = 6
+SLOWED = 4  # iterations; the first warms the profile up
 COMMUNICATED = 20  # iterations: the 6th and the 15th are a 96 % interval
 Step = Callable[[], Any]
 
@@ -365,6 +366,21 @@ def _profiled(bench: Bench, step: Step, where: Path) -> int:
     return taken
 
 
+def _slowed(bench: Bench, step: Step, name: str) -> dict[str, list[int]]:
+    """Iterations in ns under profiles that record less and less: what each costs the host."""
+    every = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    of = {"shapes": (every, True), "no shapes": (every, False), "device": (every[1:], False)}
+    found: dict[str, list[int]] = {}
+    for words, (activities, shapes) in of.items() if bench.on_gpu else ():
+        with torch.profiler.profile(activities=activities, record_shapes=shapes):
+            for number in range(SLOWED):
+                bench.meet(f"{name} {words} {number}")
+                begun = time.perf_counter_ns()
+                _iteration(bench, step)
+                found.setdefault(words, []).append(time.perf_counter_ns() - begun)
+    return found
+
+
 def measured(bench: Bench, what: str, folder: Path) -> dict[str, Any]:
     """Build, warm up, time, profile."""
     name, _, variant = what.partition(":")
@@ -388,9 +404,10 @@ def measured(bench: Bench, what: str, folder: Path) -> dict[str, Any]:
     flow = (time.perf_counter_ns() - begun) / TIMED
     profiled = None if variant else _profiled(bench, step, folder / name / f"prof.{bench.rank}.json.gz")
     kernels = [] if variant else _communicated(bench, step, name)
+    slowed = {} if variant else _slowed(bench, step, name)
     return {"name": what, "about": (PROGRAMS[name].__doc__ or "").strip(), "rank": bench.rank, "steps": ITERATION,
             "iterations_ns": taken, "flow_step_ns": flow, "profiled_ns": profiled,
-            "kernels_ns": kernels}  # fmt: skip
+            "kernels_ns": kernels, "slowed_ns": slowed}  # fmt: skip
 
 
 def main() -> None:

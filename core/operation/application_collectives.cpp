@@ -19,6 +19,7 @@ void ApplicationCollectives::prepare(const RankContext& context, const CaseSpec&
     one.group = group.subset(wanted.ranks);
     one.context = context;
     one.context.group = one.group.get();
+    one.context.one_stream = true;
     one.spec = spec_of(spec, wanted);
     one.context.device_of_rank = one.spec.places.devices;
     const bool everyone = one.spec.places.rank_list == spec.places.rank_list;
@@ -96,6 +97,7 @@ CaseSpec ApplicationCollectives::spec_of(const CaseSpec& application, const Prog
   spec.traffic.size_bytes = wanted.size_bytes;
   spec.traffic.root = wanted.root;
   spec.traffic.distribution = wanted.distribution;
+  spec.traffic.in_place = wanted.in_place;
   spec.traffic.window = 1;
   spec.places.rank_list.clear();
   spec.places.devices.clear();

@@ -70,6 +70,7 @@ struct ProgramCollective {
   std::string distribution;
   std::vector<int> ranks;  // of the case
   bool begun = false;
+  bool in_place = false;  // of an allgather: what is done again in an iteration must find its operands again
 };
 
 struct Program {

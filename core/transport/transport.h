@@ -46,6 +46,7 @@ struct OperationRanks {
   std::uint64_t communicator = 0;   // MPI handle of these ranks, as bits; 0 without MPI
   std::vector<int> device_of_rank;  // by rank of `group`
   Kept* keep = nullptr;             // for this set of ranks (a communicator)
+  bool one_stream = false;          // operations of a communicator share a stream, as a program's process group has one
 
   int rank() const { return group->rank(); }
   int size() const { return group->size(); }

@@ -72,6 +72,8 @@ BAD = {
         'step = [{ collective = "broadcast", bytes = 8, root = "rank" }]', "where others do broadcast"),
     "a root that is none": ('step = [{ collective = "broadcast", bytes = 8, root = 5 }]', "root is 5"),
     "no whole blocks": ('step = [{ collective = "allgather", bytes = 10 }]', "allgather of 10 bytes"),
+    "in place what is other when it is done again": (
+        'step = [{ collective = "allreduce", bytes = 8, in_place = true }]', "in_place of allreduce: expected an allg"),
     "no such collective": ('step = [{ collective = "pingpong", bytes = 8 }]', "expected one of"),
     "nothing in a queue": ('step = [{ sync = "q" }]', "nothing is put into a queue 'q'"),
     "loops nine deep": (

@@ -24,9 +24,9 @@ EXPECTED = {
     "fsdp": {"allgather": (6 * STEPS, 6 * LAYER * STEPS), "reduce_scatter": (3 * STEPS, 3 * LAYER * STEPS)},
     "tensor": {"allreduce": (2 * STEPS, 2 * ROWS * STEPS)},
     "pipeline": {"sent": (2 * STEPS, ROWS * STEPS), "received": (2 * STEPS, ROWS * STEPS)},
-    # Rank 0's expert gets 24 of its own 32 rows and none of rank 1's, which has 8 and 32: a mean of 32 each way, of
-    # which each of two destinations gets a half.
-    "moe": {"alltoall": (2 * STEPS, ROWS * STEPS)},
+    # Rank 0's expert gets 24 of its own 32 rows and none of rank 1's, which has 8 and 32: 8 rows one way and none the
+    # other, of which the mean is 4.
+    "moe": {"alltoallv": (2 * STEPS, ROWS // 8 * 2 * STEPS)},
 }
 
 

@@ -152,6 +152,17 @@ def test_the_root_is_a_rank_of_its_group(tmp_path: Path) -> None:
     assert (step["root"], step["group"]) == (6, "0 if rank >= 4 and rank < 8 and (rank - 4) % 2 == 0 else 1 + rank")
 
 
+def test_an_allgather_of_what_fsdp_has_copied_in_is_in_place(tmp_path: Path) -> None:
+    """What the rank adds is then in its own block of what is gathered, so that NCCL's kernel copies nothing there."""
+    made = Profile()
+    made.operator(0, "fsdp::all_gather_copy_in")
+    made.collective(1, 2, 5, "_allgather_base")
+    made.collective(6, 7, 9, "_allgather_base")
+    made.operator(10, "fsdp::all_gather_copy_in")
+    made.collective(11, 12, 15, "_reduce_scatter_base")
+    assert [one.get("in_place") for one in steps_of(tmp_path, made) if "collective" in one] == [True, None, None]
+
+
 @pytest.mark.parametrize("name", ["all_reduce", "all_gather_single", "reduce_scatter_single", "all_to_all_v_single"])
 def test_names_of_torchcomms_are_read(tmp_path: Path, name: str) -> None:
     made = Profile()

@@ -22,6 +22,7 @@ from linkgauge.apps.step_file import as_toml, step_file_of
 from linkgauge.apps.trace_steps import COLLECTIVES, Steps, looped
 from linkgauge.apps.traces import convert
 from linkgauge.errors import UsageError
+from linkgauge.model.rank_bytes import pair_bytes
 from linkgauge.model.shape import parsed_toml
 from linkgauge.model.worded import App
 from linkgauge.plan.builtin import file_of
@@ -478,6 +479,25 @@ def test_ranks_that_state_unlike_sizes_agree(shares: tuple[int, int], tmp_path: 
     assert each == [{"allreduce": (2, 128), **told}] * 2
     assert any("unlike sizes" in words for words in lost) == (mean > 0)
     assert any("size is 0" in words for words in lost) == (mean == 0)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_an_alltoall_of_uneven_shares_keeps_them(groups: int, tmp_path: Path) -> None:
+    """As of experts' tokens: where each rank's trace has what goes to each other, so has the step file."""
+    shares = [[5, 3], [4, 4]]
+    paths = []
+    for rank in range(2 * groups):
+        one = {"comms": "all_to_allv", "in_msg_size": 1600, "out_msg_size": 1600, "dtype": "int", "world_size": 2,
+               "in_split": shares[rank % 2], "pg_id": rank // 2,
+               "global_ranks": [rank // 2 * 2, rank // 2 * 2 + 1]}  # fmt: skip
+        paths.append(written(tmp_path, f"trace.{rank}.json", [one]))
+    document, lost = convert(paths)
+    program = program_of(step_file_of(document, "trace"), {}, 2 * groups)
+    check(program)
+    for one in program.collectives:
+        assert one.pattern == "alltoallv"
+        assert sorted(pair_bytes(one.pattern, 2, one.size, one.distribution)) == [(0, 1, 2400), (1, 0, 3200)]
+    assert not any("shares" in words or "sizes" in words for words in lost)
 
 
 def test_what_a_trace_converts_to_has_a_curve_in_the_plan_that_predicts() -> None:

@@ -99,6 +99,11 @@ void CclCommunicator::check(ccl::Result result, const char* call) {
   library_->check(result, call, communicator_, device_);
 }
 
+StreamHandle CclCommunicator::stream(DeviceRuntime& runtime) {
+  if (stream_.handle() == nullptr) stream_ = Stream(runtime, device_);
+  return stream_.handle();
+}
+
 void CclCommunicator::wait_for(DeviceRuntime& runtime, StreamHandle stream, Group& group) {
   int polls = 0;
   while (!runtime.done(stream)) {

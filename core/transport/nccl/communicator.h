@@ -26,6 +26,8 @@ class CclCommunicator : NotCopied {
   // A failure breaks it, and is thrown with the library's own words.
   void check(ccl::Result result, const char* call);
   void mark_broken() { broken_ = true; }
+  // For operations that share it. Between two streams of one communicator NCCL adds an event and a wait to each call.
+  StreamHandle stream(DeviceRuntime& runtime);
   // Until all in a stream is over. Throws what the library says of that, or what another rank failed with, if it fails.
   void wait_for(DeviceRuntime& runtime, StreamHandle stream, Group& group);
   // After a failure the library's own destroy may wait for ranks that are gone; abort does not, and ends the kernels
@@ -40,6 +42,7 @@ class CclCommunicator : NotCopied {
 
   const ccl::Library* library_;
   ccl::Communicator communicator_ = nullptr;
+  Stream stream_;
   int device_;
   bool broken_ = false;
 };

@@ -103,7 +103,14 @@ std::vector<std::unique_ptr<Channel>> connect_ccl(const RankContext& context, co
   context.runtime->bind_thread(context.device());
   const auto messages = std::make_shared<Messages>(context, library);
   std::vector<std::unique_ptr<Channel>> channels;
-  for (const Flow& flow : flows) channels.push_back(std::make_unique<CclChannel>(messages, flow, context.device()));
+  for (const Flow& flow : flows) {
+    channels.push_back(std::make_unique<CclChannel>(messages, flow, context.device()));
+    const bool sends = flow.source == context.rank();
+    messages->add(sends, (sends ? flow.source_buffer : flow.target_buffer)->at(0), 1, flow.peer_of(context.rank()));
+  }
+  // NCCL connects two ranks when they first need it, and each waits there for the other. A group of a send and a
+  // receive would wait for a rank that itself waits for what is sent.
+  messages->complete();
   return channels;
 }
 

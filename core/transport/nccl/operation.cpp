@@ -51,7 +51,7 @@ class CclOperation final : public BufferedOperation {
         op_(ccl::op_of(spec.traffic.op)) {}
 
   void post() override {
-    if (graph_.handle() != nullptr) return runtime().launch_graph(graph_.handle(), stream_.handle());
+    if (graph_.handle() != nullptr) return runtime().launch_graph(graph_.handle(), stream_);
     queue_operation();
   }
 
@@ -62,7 +62,7 @@ class CclOperation final : public BufferedOperation {
 
   std::vector<DeviceQueue> queues() const override {
     if (library_->blocks()) return {};
-    return {{stream_.handle(), context().device()}};
+    return {{stream_, context().device()}};
   }
 
  private:
@@ -88,8 +88,11 @@ class CclOperation final : public BufferedOperation {
       of_call_ = own_->of_call();
     }
     communicator_ = CclCommunicator::of(*library_, context(), own_.get());
-    stream_ = options_.high_priority ? Stream::of_high_priority(runtime(), context().device())
-                                     : Stream(runtime(), context().device());
+    if (!context().one_stream) {
+      own_stream_ = options_.high_priority ? Stream::of_high_priority(runtime(), context().device())
+                                           : Stream(runtime(), context().device());
+    }
+    stream_ = context().one_stream ? communicator_->stream(runtime()) : own_stream_.handle();
     source_data_ = source() == nullptr ? nullptr : source()->at(layout().sent.empty() ? 0 : layout().sent[0].offset);
     target_data_ =
         target() == nullptr ? nullptr : target()->at(layout().received.empty() ? 0 : layout().received[0].offset);
@@ -116,17 +119,17 @@ class CclOperation final : public BufferedOperation {
   void capture() {
     queue_operation();
     wait_for_stream();
-    runtime().begin_capture(stream_.handle());
+    runtime().begin_capture(stream_);
     try {
       queue_operation();
     } catch (...) {
       try {
-        graph_ = Graph(runtime(), runtime().end_capture(context().device(), stream_.handle()));
+        graph_ = Graph(runtime(), runtime().end_capture(context().device(), stream_));
       } catch (const Error&) {  // the first failure is the one to tell of
       }
       throw;
     }
-    graph_ = Graph(runtime(), runtime().end_capture(context().device(), stream_.handle()));
+    graph_ = Graph(runtime(), runtime().end_capture(context().device(), stream_));
   }
 
   void disconnect() noexcept override {
@@ -138,7 +141,8 @@ class CclOperation final : public BufferedOperation {
     registrations_.clear();
     windows_.clear();
     arrivals_.clear();
-    stream_ = Stream();
+    stream_ = nullptr;
+    own_stream_ = Stream();
     communicator_.reset();
   }
 
@@ -165,7 +169,7 @@ class CclOperation final : public BufferedOperation {
     messages_told_ = 0;
   }
 
-  StreamHandle queue() const { return library_->blocks() ? nullptr : stream_.handle(); }
+  StreamHandle queue() const { return library_->blocks() ? nullptr : stream_; }
   std::size_t block() const { return block_bytes(traffic(), ranks()); }
   std::size_t place(int peer) const { return static_cast<std::size_t>(peer) * block(); }
 
@@ -289,7 +293,7 @@ class CclOperation final : public BufferedOperation {
     }
   }
 
-  void wait_for_stream() { communicator_->wait_for(runtime(), stream_.handle(), group()); }
+  void wait_for_stream() { communicator_->wait_for(runtime(), stream_, group()); }
 
   void tell_and_await_arrival() {
     ++messages_told_;
@@ -315,7 +319,8 @@ class CclOperation final : public BufferedOperation {
   std::shared_ptr<CclCommunicator> communicator_;
   std::unique_ptr<ccl::Configuration> own_;   // of the case's settings
   const ccl::CallConfig* of_call_ = nullptr;  // its, where they say something of a call
-  Stream stream_;
+  Stream own_stream_;                         // empty where the communicator's is shared
+  StreamHandle stream_ = nullptr;
   void* source_data_ = nullptr;
   void* target_data_ = nullptr;
   std::vector<Message> sends_;

@@ -31,6 +31,8 @@ _COMMUNICATES = re.compile(r"^(?:void )?(?:nccl|rccl|mscclpp?)", re.IGNORECASE)
 _WAIT_OF_STREAM = re.compile(r"^(?:cuda|hip|cu)StreamWaitEvent")
 _WAIT_OF_HOST = re.compile(r"^(?:(?:cuda|hip)(?:Stream|Device|Event)|cu(?:Stream|Ctx|Event))Synchronize")
 _PARAMETERS = "record_param_comms"
+_COPIES_IN = "fsdp::all_gather_copy_in"  # FSDP2: into its own block of what the next allgather fills
+_IN_PLACE = "In place"
 _RECORDED = "wait_on_cuda_event_record_corr_id"
 _ROOTED = ("broadcast", "reduce", "gather", "scatter")
 Needs = Mapping[Line, int]
@@ -73,6 +75,7 @@ class _Profile:
         self._calls: dict[int, tuple[float, float, Line, Entry]] = {}
         self._parameters: dict[int, Entry] = {}  # of record_param_comms, by External id
         self._between: list[Entry] = []  # cuda_sync
+        calls: list[tuple[float, Line, int]] = []  # to _PARAMETERS by External id, and to _COPIES_IN: -1
         pieces = []
         for number, one in enumerate(events):
             kind, times = str(one.get("cat", "")).lower(), times_of(one)
@@ -85,8 +88,12 @@ class _Profile:
                 self._calls[number_of(arguments_of(one).get("correlation"))] = (*times, _hashable(thread), one)
             elif kind == "cuda_sync":
                 self._between.append(one)
-            elif one.get("name") == _PARAMETERS:
-                self._parameters[number_of(arguments_of(one).get("External id"))] = one
+            elif one.get("name") in (_PARAMETERS, _COPIES_IN):
+                external = number_of(arguments_of(one).get("External id")) if one["name"] == _PARAMETERS else -1
+                calls.append((times[0], _hashable((one.get("pid"), one.get("tid"))), external))
+                if external >= 0:
+                    self._parameters[external] = one
+        self._in_place = _behind_copies(calls)
         self.ops = self._ops(sorted(pieces, key=lambda piece: piece[:3]))
 
     # --- what there is on the device
@@ -138,7 +145,7 @@ class _Profile:
             both = {**on_host, **given}
             # What a group begins and ends with has no size; what it carries out stands before it on the host.
             if _plain(both["Collective name"]) not in NOTHING:
-                return [both]
+                return [{**both, _IN_PLACE: external in self._in_place}]
         found = []
         while op.launched is not None and pending and pending[-1][0] <= op.launched:
             found.append(pending.pop()[2])
@@ -242,6 +249,19 @@ class _Profile:
                         op.blocked)  # fmt: skip
 
 
+def _behind_copies(calls: Sequence[tuple[float, Line, int]]) -> set[int]:
+    """External ids of collectives that their thread has begun straight after _COPIES_IN."""
+    found: set[int] = set()
+    copied: set[Line] = set()
+    for _, thread, external in sorted(calls, key=lambda one: one[0]):
+        if external < 0:
+            copied.add(thread)
+        elif thread in copied:
+            copied.remove(thread)
+            found.add(external)
+    return found
+
+
 class _Streams:
     """What comes next in each stream waits for, as the host goes on; and for what the host has waited itself."""
 
@@ -289,7 +309,7 @@ def _communicate(given: Entry, rank: RankSteps, of_all: int, begun: bool) -> Non
         rank.message(verb, rank.whole(given, key), sizes["in"] or sizes["out"])
         return
     rank.collective(name, sizes, sub_group(rank, ranks, of_all), _root(given, ranks, rank), begun,
-                    list_of_numbers(given.get("In split size")))  # fmt: skip
+                    list_of_numbers(given.get("In split size")), in_place=bool(given.get(_IN_PLACE)))  # fmt: skip
 
 
 def _root(given: Entry, ranks: Sequence[int], rank: RankSteps) -> int:

@@ -166,7 +166,8 @@ def core_program(program: Program, rank: int) -> dict[str, Any]:
     copies = steps[(steps[:, 0] == COPY) | ((steps[:, 0] == COMPUTE) & (steps[:, 2] >= 0))]
     collectives = [
         {"pattern": one.pattern, "size_bytes": one.size, "root": one.root, "distribution": one.distribution,
-         "ranks": list(one.ranks), "begun": one.begun} for one in program.collectives
+         "ranks": list(one.ranks), "begun": one.begun, **({"in_place": True} if one.in_place else {})}
+        for one in program.collectives
     ]  # fmt: skip
     sent, received = message_buffers(program, rank)
     into, out, within = mine.copied

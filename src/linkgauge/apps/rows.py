@@ -30,6 +30,7 @@ class Collective:
     distribution: str
     ranks: tuple[int, ...]
     begun: bool
+    in_place: bool = False
     turn: int = 0  # of those alike that are under way together
 
     @property

@@ -53,6 +53,7 @@ class Kind(NamedTuple):
     formulas: Mapping[str, Formula]
     words: Mapping[str, str]
     begun: bool
+    in_place: bool
     conditional: bool  # have `when`
 
     def has(self, key: str) -> bool:
@@ -194,7 +195,7 @@ _VERBS: dict[str, tuple[dict[str, Shape], tuple[str, ...]]] = {
     "wait": ({"wait": flag}, ()),
     "collective": (
         {"collective": one_of(COLLECTIVES), "bytes": _amount, "root": _amount, "group": _amount, "begun": flag,
-         "distribution": text}, ("bytes",)),
+         "in_place": flag, "distribution": text}, ("bytes",)),
     "barrier": ({"barrier": flag, "group": _amount}, ()),
     "sync": ({"sync": _name}, ()),
     "after": ({"after": _name, "queue": _name}, ("queue",)),
@@ -391,4 +392,4 @@ def _said(table: Mapping[str, Any], known: AbstractSet[str]) -> Kind:
         _check_names(value, known, f".{key}")
     words = {key: value for key, value in said.items() if isinstance(value, str)}
     numbers = frozenset(key for key, value in said.items() if type(value) is int)
-    return Kind(verb, numbers, formulas, words, bool(said.get("begun")), "when" in said)
+    return Kind(verb, numbers, formulas, words, bool(said.get("begun")), bool(said.get("in_place")), "when" in said)

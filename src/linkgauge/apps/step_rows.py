@@ -194,13 +194,17 @@ class StepRows:
         root = self.amount(step, "root") if step.has("root") else ranks[0]
         if root not in ranks:
             self.refuse(f"root is {root}: expected one of {', '.join(map(str, ranks[:20]))}")
+        if step.in_place and pattern != "allgather":
+            self.refuse(
+                f"in_place of {pattern}: expected an allgather, whose operands are the same when it is done again"
+            )
         if len(ranks) < 2 or (size == 0 and pattern != "barrier"):
             return None
         restated, reason = restated_size(PATTERNS[pattern], size, len(ranks), "float32")
         if reason or restated != size:
             self.refuse(reason or f"{pattern} of {size} bytes: expected whole blocks, as {restated}")
         place = ranks.index(root) if PATTERNS[pattern].rooted else 0
-        one = Collective(pattern, size, place, step.words.get("distribution", ""), ranks, step.begun)
+        one = Collective(pattern, size, place, step.words.get("distribution", ""), ranks, step.begun, step.in_place)
         return (COLLECTIVE, self._numbered(one), -1, 0, 0)
 
     def _group(self, step: Kind) -> tuple[int, ...]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -32,6 +34,8 @@ COLLECTIVES = {
 NOTHING = ("init", "batchisendirecv", "coalescedbegin", "coalescedend", "startcoalescing", "endcoalescing")
 OF_NOTHING = "collectives whose size is 0 or not recorded: left out"
 _LONGEST_LOOP = 512
+_LONGEST_SHARES = 4096  # characters: a step of each rank has them, and a file to run has 256 KiB
+_SHARED_BYTES = 16  # of which shares are whole multiples (docs/definitions.md, Distributions)
 MOST_RANKS = 4096
 """Of traces: each has a file, or its part of one. A trace may name more, as far as devices are numbered."""
 _MOST_NAMED = 1 << 20
@@ -51,12 +55,16 @@ class Timed(NamedTuple):
 
 
 class Stated(NamedTuple):
-    """A collective's step, and of which size in bytes its rank says that it is: that of its pattern's side."""
+    """A collective's step, and of which size in bytes its rank says that it is: that of its pattern's side.
+
+    `shares`: of an alltoall what goes to each rank of its group, in any unit; empty where that is not said.
+    """
 
     step: dict[str, Any]
     pattern: str
     size: int
     group: Group | None
+    shares: tuple[int, ...]
 
 
 class RankSteps:
@@ -136,8 +144,10 @@ class RankSteps:
             self._under_way = self._under_way or verb != "send" or not self.eager
 
     def collective(self, name: str, sizes: Mapping[str, int], group: Group | None, root: int,
-                   begun: bool, shares: Sequence[int] = ()) -> None:  # fmt: skip
-        """Of `sizes` in bytes, `in` and `out`; `group`: None for all; `shares`: what each rank gets, where said."""
+                   begun: bool, shares: Sequence[int] = (), *, in_place: bool = False) -> None:  # fmt: skip
+        """Of `sizes` in bytes, `in` and `out`; `group`: None for all; `shares`: what each rank gets, where said.
+
+        `in_place`: an allgather whose own block lies where it is gathered."""
         plain = re.sub(r"[^a-z0-9]", "", name.lower())
         step: dict[str, Any]
         if plain == "wait":
@@ -157,13 +167,13 @@ class RankSteps:
                 self.lost[OF_NOTHING] += 1
                 return
             step = {"collective": pattern, "bytes": self.bytes_of(pattern, size, group)}
-            self.stated.append(Stated(step, pattern, size, group))
-            if len(set(shares)) > 1:
-                self.lost["uneven shares of an alltoall: each destination gets the mean"] += 1
+            self.stated.append(Stated(step, pattern, size, group, tuple(shares)))
             if PATTERNS[pattern].rooted:
                 step["root"] = root
                 if root:
                     self._names(root)
+            if in_place and pattern == "allgather":
+                step["in_place"] = True
             if begun:
                 step["begun"] = self._under_way = True
         if group is not None:
@@ -198,8 +208,9 @@ def copy_to_oneself(ranks: Sequence[RankSteps]) -> None:
 
 
 def agree(ranks: Sequence[RankSteps]) -> None:
-    """Make each collective of one size on all its ranks: the mean of what they state, as of an alltoall with uneven
-    shares. One that moves nothing on any rank is left out on all of them, not on some, which others would wait for."""
+    """Make each collective the same on all its ranks. An alltoall of which all ranks state uneven shares has these;
+    else each has the mean of the sizes that ranks state. One that moves nothing on any rank is left out on all of them,
+    not on some, which others would wait for."""
     of: dict[Group | None, list[tuple[RankSteps, list[Stated]]]] = {}
     for rank in ranks:
         mine = grouped((one.group, one) for one in rank.stated)
@@ -209,6 +220,8 @@ def agree(ranks: Sequence[RankSteps]) -> None:
         alike = len({tuple(one.pattern for one in found) for _, found in members}) == 1
         nothing: list[set[int]] = [set() for _ in members]
         for turn in zip(*(found for _, found in members), strict=True) if alike else ():
+            if _share_unevenly([rank for rank, _ in members], turn):
+                continue
             sizes = [one.size for one in turn]
             size = -(-sum(sizes) // len(sizes))
             if len(set(sizes)) > 1:
@@ -224,6 +237,30 @@ def agree(ranks: Sequence[RankSteps]) -> None:
             if left_out:
                 rank.lost[OF_NOTHING] += len(left_out)
                 rank.steps = [step for step in rank.steps if id(step) not in left_out]
+
+
+def _share_unevenly(ranks: Sequence[RankSteps], turn: Sequence[Stated]) -> bool:
+    """Make an alltoall one of the shares that its ranks state, where they are uneven; whether it is one now."""
+    count = len(turn)
+    stated = [[one.size * share // (sum(one.shares) or 1) for share in one.shares] for one in turn]
+    rows = [[size * (other != rank) for other, size in enumerate(row)] for rank, row in enumerate(stated)]
+    total = sum(map(sum, rows))
+    if len(set(itertools.chain.from_iterable(stated))) < 2 or not total:
+        return False
+    unit = math.gcd(*itertools.chain.from_iterable(rows))
+    text = ";".join(",".join(str(size // unit) for size in row) for row in rows)
+    group = turn[0].group
+    whole = all(len(row) == count for row in rows) and count == (count if group is None else group[2])
+    if not whole or count < 2 or len(text) > _LONGEST_SHARES:
+        ranks[0].lost["uneven shares of an alltoall: each destination gets the mean"] += 1
+        return False
+    mean = total / (count * (count - 1))
+    for rank, one in zip(ranks, turn, strict=True):
+        one.step.update(
+            collective="alltoallv", bytes=math.ceil(mean / _SHARED_BYTES) * _SHARED_BYTES, distribution=text
+        )
+        rank.peers, rank.most_ranks = True, max(rank.most_ranks, count)
+    return True
 
 
 def _group_formula(first: int, stride: int, count: int) -> str:

@@ -239,8 +239,7 @@ TEST_F(Ccl, KeepsACommunicatorForEachSetOfRanks) {
   EXPECT_EQ(nccl_.calls("ncclCommDestroy"), 4 + 3);
 }
 
-// As a program's process group has one: what is begun by it goes one after the other, as predictions have it. Here none
-// is begun: the stand-in numbers a communicator's calls as streams come to them, and not as they are queued.
+// As a program's process group has one: what is begun by it goes one after the other, as predictions have it.
 TEST_F(Ccl, AnApplicationHasACommunicatorForEachGroupOfRanks) {
   const std::vector<std::vector<int>> groups = {{0, 1}, {0, 1}, {1, 2}, {0, 1, 2}, {0, 1}};
   for (int rank = 0; rank < 3; ++rank) {
@@ -293,6 +292,48 @@ TEST_F(Ccl, AnApplicationsMessagesAreItsSendsAndReceives) {
   EXPECT_EQ(nccl_.calls("ncclGroupStart"), nccl_.calls("ncclGroupEnd"));
   EXPECT_EQ(nccl_.calls("ncclSend"), nccl_.calls("ncclRecv"));
   EXPECT_EQ(nccl_.calls("ncclCommDestroy"), kRanks);
+}
+
+// Rank 1 sends back what it computes of the second message. NCCL connects them the first time: were that in the group
+// of rank 0 that also sends the second, rank 0 would wait for rank 1 there, and rank 1 for the message.
+TEST_F(Ccl, AGroupThatIsTheFirstToReceiveSendsAllTheSame) {
+  for (int rank = 0; rank < 2; ++rank) {
+    Program program;
+    program.source_bytes = program.target_bytes = kSize;
+    for (const int source : {0, 1}) {
+      ProgramFlow flow;
+      flow.source = source;
+      flow.target = 1 - source;
+      flow.stride = kSize;
+      program.flows.push_back(flow);
+    }
+    program.arrivals.push_back({0, kSize, 1 - rank, 0});
+    const ProgramKind forth = rank == 0 ? ProgramKind::kSend : ProgramKind::kReceive;
+    const ProgramKind back = rank == 0 ? ProgramKind::kReceive : ProgramKind::kSend;
+    program.steps.push_back({forth, 0, -1, kSize});
+    program.steps.push_back({ProgramKind::kWait});
+    program.steps.push_back({forth, 0, -1, kSize});
+    if (rank == 1) program.steps.push_back({ProgramKind::kWait});
+    program.steps.push_back({back, 1, -1, kSize});
+    program.steps.push_back({ProgramKind::kWait});
+    programs_.push_back(std::make_shared<const Program>(program));
+  }
+  expect_verified(case_of("ccl", Pattern::kApplication, 2, 0));
+}
+
+// The stand-in numbers a communicator's calls as streams come to them, so that two streams would mix them up.
+TEST_F(Ccl, WhatAnApplicationBeginsByOneCommunicatorGoesByOneStream) {
+  for (int rank = 0; rank < 2; ++rank) {
+    Program program;
+    for (std::int64_t number = 0; number < 6; ++number) {
+      const Pattern pattern = number % 2 == 0 ? Pattern::kAllreduce : Pattern::kAllgather;
+      program.collectives.push_back({pattern, kSize, 0, "", {0, 1}, true, pattern == Pattern::kAllgather});
+      program.steps.push_back({ProgramKind::kCollective, number});
+    }
+    program.steps.push_back({ProgramKind::kWait});
+    programs_.push_back(std::make_shared<const Program>(program));
+  }
+  expect_verified(case_of("ccl", Pattern::kApplication, 2, 0));
 }
 
 TEST_F(Ccl, AMessageOfAnApplicationThatFailsNamesTheCallAndLeavesNoGroupOpen) {

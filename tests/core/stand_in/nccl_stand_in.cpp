@@ -37,9 +37,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <sstream>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -100,6 +102,7 @@ struct Shared {
   std::map<std::uint64_t, std::vector<Call>> arrived;  // by the number of the collective
   std::map<std::uint64_t, int> done;
   std::map<std::pair<int, int>, std::deque<std::shared_ptr<Message>>> mail;  // (source, target)
+  std::set<std::tuple<int, int, bool>> connected;                            // (rank, peer, sends): ends of connections
   std::vector<std::uint64_t> next;  // by rank: the number of its next collective, counted when its turn has come
   std::map<std::uint64_t, std::map<int, std::pair<std::byte*, std::size_t>>> windows;  // by number and rank: its buffer
   int met = 0;                                                                         // kernels at the barrier in hand
@@ -495,7 +498,21 @@ ncclResult_t queue_collective(const Call& call, ncclComm_t communicator, cudaStr
   return code(0);
 }
 
+// As NCCL: two ranks connect when they first need it, in the call, where each waits for the other's end.
+void connect_ends(const Queued& queued) {
+  Shared& shared = *queued.communicator->shared;
+  const int rank = queued.communicator->rank;
+  std::unique_lock lock(shared.mutex);
+  for (const Part& part : queued.parts) shared.connected.insert({rank, part.peer, part.sends});
+  shared.changed.notify_all();
+  for (const Part& part : queued.parts)
+    await(shared, lock, [&] {
+      return part.peer == rank || shared.connected.count({part.peer, rank, !part.sends}) > 0;
+    });
+}
+
 void push_group(const Queued& queued) {
+  connect_ends(queued);
   queued.stream->push([shared = queued.communicator->shared, rank = queued.communicator->rank, parts = queued.parts] {
     run_messages(shared, rank, parts);
   });

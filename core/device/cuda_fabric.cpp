@@ -59,8 +59,7 @@ std::string CudaRuntime::why_no_fabric(int device) const {
 std::size_t CudaRuntime::whole_pieces(int device, std::size_t bytes) const {
   const cuda::AllocationProperties properties = properties_of(native(device));
   std::size_t piece = 0;
-  check(api_.cuMemGetAllocationGranularity(&piece, &properties, cuda::kGranularityMinimum),
-        "cuMemGetAllocationGranularity");
+  run(api_.cuMemGetAllocationGranularity, &piece, &properties, cuda::kGranularityMinimum);
   return (bytes + piece - 1) / piece * piece;
 }
 
@@ -72,7 +71,7 @@ void CudaRuntime::check_fabric(cuda::Result result, const char* call, int device
 
 void* CudaRuntime::map_fabric(cuda::MemoryHandle handle, std::size_t bytes) {
   cuda::DevicePointer place = 0;
-  check(api_.cuMemAddressReserve(&place, bytes, 0, 0, 0), "cuMemAddressReserve");
+  run(api_.cuMemAddressReserve, &place, bytes, 0, 0, 0);
   const cuda::Result mapped = api_.cuMemMap(place, bytes, 0, handle, 0);
   if (mapped != cuda::kSuccess) (void)api_.cuMemAddressFree(place, bytes);
   check(mapped, "cuMemMap");
@@ -108,7 +107,7 @@ void CudaRuntime::free_fabric(void* base, int device, std::size_t bytes) noexcep
 
 GpuRuntime::IpcBytes CudaRuntime::share_fabric(void* base) const {
   cuda::MemoryHandle handle = 0;
-  check(api_.cuMemRetainAllocationHandle(&handle, base), "cuMemRetainAllocationHandle");
+  run(api_.cuMemRetainAllocationHandle, &handle, base);
   cuda::FabricHandle shown{};
   const cuda::Result exported = api_.cuMemExportToShareableHandle(&shown, handle, cuda::kHandleFabric, 0);
   (void)api_.cuMemRelease(handle);
@@ -145,7 +144,7 @@ void* CudaRuntime::open_fabric(int device, const IpcBytes& handle, std::size_t b
 
 void CudaRuntime::let_reach(int device, void* base, std::size_t bytes) {
   const cuda::Access access{{cuda::kLocationDevice, native(device)}, cuda::kAccessReadWrite};
-  check(api_.cuMemSetAccess(CudaVendor::address(base), whole_pieces(device, bytes), &access, 1), "cuMemSetAccess");
+  run(api_.cuMemSetAccess, CudaVendor::address(base), whole_pieces(device, bytes), &access, 1);
 }
 
 }  // namespace linkgauge

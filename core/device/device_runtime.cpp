@@ -67,6 +67,13 @@ Buffer::~Buffer() {
   }
 }
 
+void Stream::end() noexcept {
+  try {
+    if (handle_ != nullptr) synchronize();
+  } catch (const Error&) {  // the device is lost, and what ran on it
+  }
+}
+
 OtherDevice::OtherDevice(DeviceRuntime& runtime, int device, int own)
     : runtime_(device == own ? nullptr : &runtime), own_(own) {
   if (runtime_ != nullptr) runtime_->bind_thread(device);

@@ -1,7 +1,7 @@
 // What the runtimes of both vendors do alike, written once over each vendor's table of symbols.
 //
 // `Vendor` is a struct of what differs: `Api`, the table; the vendor's types and constants; and under common names the
-// functions, each a NamedCall (cuda_calls.h, hip_calls.h).
+// functions, each a member of it (cuda_calls.h, hip_calls.h).
 #pragma once
 
 #include <algorithm>
@@ -15,18 +15,12 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "base/symbols.h"
 #include "device/gpu_runtime.h"
 
 namespace linkgauge {
 
-// A function of a table, and what errors call it.
-template <typename Api, typename Function>
-struct NamedCall {
-  Function Api::*place;
-  const char* name;
-};
-#define LINKGAUGE_CALL(role, function) \
-  static constexpr NamedCall<Api, decltype(Api::function)> role { &Api::function, #function }
+#define LINKGAUGE_CALL(role, function) static constexpr auto role = &Api::function
 
 template <typename Vendor>
 class GpuCalls : public GpuRuntime {
@@ -108,7 +102,7 @@ class GpuCalls : public GpuRuntime {
   bool done(StreamHandle stream) final {
     const Result result = call(Vendor::query_stream, stream);
     if (result == Vendor::kNotReady) return false;
-    check(result, Vendor::query_stream.name);
+    check(result, (api_.*Vendor::query_stream).name);
     return true;
   }
 
@@ -125,7 +119,7 @@ class GpuCalls : public GpuRuntime {
     GraphHandle ready = nullptr;
     const Result result = call(Vendor::instantiate_graph, &ready, graph, 0ULL);
     (void)call(Vendor::destroy_graph, graph);
-    check(result, Vendor::instantiate_graph.name);
+    check(result, (api_.*Vendor::instantiate_graph).name);
     return ready;
   }
   void launch_graph(GraphHandle graph, StreamHandle stream) final { run(Vendor::launch_graph, graph, stream); }
@@ -207,33 +201,32 @@ class GpuCalls : public GpuRuntime {
   }
   void* allocate_device(std::size_t bytes) final {
     Address memory{};
-    check_memory(call(Vendor::allocate, &memory, bytes), Vendor::allocate.name, bytes);
+    run_for(bytes, Vendor::allocate, &memory, bytes);
     return Vendor::pointer(memory);
   }
   void free_device(void* memory) noexcept final { (void)call(Vendor::free, Vendor::address(memory)); }
   void* allocate_pinned(std::size_t bytes, bool write_combined) final {
     void* memory = nullptr;
     const unsigned flags = Vendor::kPinnedFlags | (write_combined ? Vendor::kWriteCombinedFlag : 0U);
-    check_memory(call(Vendor::allocate_pinned, &memory, bytes, flags), Vendor::allocate_pinned.name, bytes);
+    run_for(bytes, Vendor::allocate_pinned, &memory, bytes, flags);
     return memory;
   }
   void free_pinned(void* memory) noexcept final { (void)call(Vendor::free_pinned, memory); }
   void* allocate_managed(std::size_t bytes) override {
     Address memory{};
-    check_memory(call(Vendor::allocate_managed, &memory, bytes, Vendor::kManagedFlags), Vendor::allocate_managed.name,
-                 bytes);
+    run_for(bytes, Vendor::allocate_managed, &memory, bytes, Vendor::kManagedFlags);
     return Vendor::pointer(memory);
   }
   void* allocate_fabric(int /*device*/, std::size_t /*bytes*/) override {
     throw Unsupported(std::string(to_string(Vendor::kKind)) + " devices have no fabric handles; leave --handles out");
   }
   void register_host(void* memory, std::size_t bytes) final {
-    check_memory(call(Vendor::register_host, memory, bytes, Vendor::kRegisterFlags), Vendor::register_host.name, bytes);
+    run_for(bytes, Vendor::register_host, memory, bytes, Vendor::kRegisterFlags);
     Address seen{};
     const Result result = call(Vendor::seen_from_device, &seen, memory, 0U);
     if (result == Vendor::kSuccess && Vendor::pointer(seen) == memory) return;
     unregister_host(memory);
-    check(result, Vendor::seen_from_device.name);
+    check(result, (api_.*Vendor::seen_from_device).name);
     throw Unsupported("registered host memory has another address on this device, so it cannot be placed by NUMA node");
   }
   void unregister_host(void* memory) noexcept final { (void)call(Vendor::unregister_host, memory); }
@@ -258,12 +251,21 @@ class GpuCalls : public GpuRuntime {
   virtual void advise_zero_copy(void* /*memory*/, std::size_t /*bytes*/, int /*device*/) {}
 
   template <typename Function, typename... Arguments>
-  Result call(const NamedCall<Api, Function>& named, Arguments... arguments) const {
-    return (api_.*(named.place))(arguments...);
+  Result call(Function Api::*role, Arguments... arguments) const {
+    return (api_.*role)(arguments...);
   }
   template <typename Function, typename... Arguments>
-  void run(const NamedCall<Api, Function>& named, Arguments... arguments) const {
-    check(call(named, arguments...), named.name);
+  void run(Function Api::*role, Arguments... arguments) const {
+    run(api_.*role, arguments...);
+  }
+  template <typename Signature, typename... Arguments>
+  void run(const Symbol<Signature>& function, Arguments... arguments) const {
+    check(function(arguments...), function.name);
+  }
+  // Of `bytes` of memory.
+  template <typename Function, typename... Arguments>
+  void run_for(std::size_t bytes, Function Api::*role, Arguments... arguments) const {
+    check_memory(call(role, arguments...), (api_.*role).name, bytes);
   }
 
   void check(Result result, const char* name, const std::string& detail = {}) const {
@@ -315,9 +317,9 @@ class GpuCalls : public GpuRuntime {
 
  private:
   template <typename... Functions>
-  std::string first_missing(const NamedCall<Api, Functions>&... named) const {
+  std::string first_missing(Functions Api::*... roles) const {
     const char* missing = "";
-    (void)((api_.*(named.place) != nullptr || (missing = named.name, false)) && ...);
+    (void)((api_.*roles != nullptr || (missing = (api_.*roles).name, false)) && ...);
     return missing;
   }
 };

@@ -25,24 +25,11 @@
 namespace linkgauge {
 namespace {
 
-constexpr int kPolicyPreferred = 1;  // linux/mempolicy.h; libnuma would be a dependency for two constants
-constexpr int kPolicyBind = 2;
-constexpr std::size_t kMaxNodes = 1024;
 #ifndef MADV_POPULATE_WRITE
 constexpr int MADV_POPULATE_WRITE = 23;  // Linux 5.14, absent from older C libraries' headers
 #endif
 
 std::string error_text(int error) { return std::string(std::strerror(error)); }
-
-// Where the first touch is to place the pages. Returns errno, 0 for success.
-int place_on_node(void* memory, std::size_t bytes, int node, bool strict) {
-  std::array<unsigned long, kMaxNodes / (8 * sizeof(unsigned long))> mask{};
-  const auto bits = 8 * sizeof(unsigned long);
-  mask[static_cast<std::size_t>(node) / bits] = 1UL << (static_cast<std::size_t>(node) % bits);
-  const long rc =
-      syscall(SYS_mbind, memory, bytes, strict ? kPolicyBind : kPolicyPreferred, mask.data(), kMaxNodes + 1, 0U);
-  return rc == 0 ? 0 : errno;
-}
 
 // Writes to each page, and leaves what is there: it may be another process's, which writes it as well.
 void touch_pages(void* memory, std::size_t bytes) {
@@ -130,7 +117,7 @@ HostMemory::Block HostMemory::make_shared_file(std::size_t mapped_bytes) {
 }
 
 void* HostMemory::allocate(MemoryKind kind, std::size_t bytes, int node, bool strict, bool huge_pages) {
-  const std::size_t mapped = (std::max<std::size_t>(bytes, 1) + page_bytes() - 1) / page_bytes() * page_bytes();
+  const std::size_t mapped = whole_pages(bytes);
   const bool shared = kind != MemoryKind::kPageable;
   const std::string what = std::to_string(bytes) + " bytes of " + std::string(to_string(kind)) + " memory";
   const std::size_t free_bytes = shared ? shareable_bytes(memory_now().free_bytes) : memory_now().free_bytes;

@@ -57,13 +57,10 @@ class Chase final : public DevicePattern {
   }
   void post() override {
     if (!walks()) return;
-    const void* start = walked_.data;
-    auto loads = static_cast<std::uint64_t>(loads_);
-    void* ends = ends_.data();
-    unsigned walker = 0;
-    void* arguments[] = {&start, &loads, &ends, &walker};  // the last is chase_in_turn's only
-    for (; walker < static_cast<unsigned>(walkers_); ++walker) {
-      runtime().launch(kernel_, {static_cast<unsigned>(walkers_), 1, 0}, arguments, stream());
+    const auto walkers = static_cast<unsigned>(walkers_);
+    for (unsigned walker = 0; walker < walkers; ++walker) {  // which is a parameter of chase_in_turn only
+      runtime().launch_with(kernel_, {walkers, 1, 0}, stream(), walked_.data, static_cast<std::uint64_t>(loads_),
+                            ends_.data(), walker);
     }
   }
   VerifyResult verify(std::uint64_t) override {
@@ -233,14 +230,12 @@ class FlagPingpong final : public DevicePattern {
     return *static_cast<const volatile std::uint64_t*>(gave_up_at(side));
   }
 
-  void launch(Side& side, bool starts, StreamHandle stream) {
-    std::uint64_t first = rounds_ + 1;
-    auto rounds = static_cast<std::uint64_t>(steps());
-    std::int32_t starter = starts ? 1 : 0;
-    std::uint64_t limit = runtime().kind() == RuntimeKind::kHost ? kHostSpinLimit : kGpuSpinLimit;
-    std::int32_t relaxed = mechanism().variant == kRelaxed ? 1 : 0;
-    void* arguments[] = {&side.mine, &side.theirs, &first, &rounds, &starter, &limit, &side.gave_up, &relaxed};
-    runtime().launch(kernel_, {1, 1, 0}, arguments, stream);
+  void launch(const Side& side, bool starts, StreamHandle stream) {
+    const bool relaxed = mechanism().variant == kRelaxed;
+    runtime().launch_with(kernel_, {1, 1, 0}, stream, side.mine, side.theirs, rounds_ + 1,
+                          static_cast<std::uint64_t>(steps()), std::int32_t{starts},
+                          runtime().kind() == RuntimeKind::kHost ? kHostSpinLimit : kGpuSpinLimit, side.gave_up,
+                          std::int32_t{relaxed});
   }
 
   Buffer flags_;

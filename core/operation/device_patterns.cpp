@@ -75,11 +75,7 @@ class CopyWay {
                          stream);
       return;
     }
-    void* target = target_.data();
-    const void* source = source_.data();
-    std::uint64_t bytes = source_.size();
-    void* arguments[] = {&target, &source, &bytes};
-    runtime.launch(kernel_, shape_, arguments, stream);
+    runtime.launch_with(kernel_, shape_, stream, target_.data(), source_.data(), std::uint64_t{source_.size()});
   }
 
   Buffer source_;
@@ -111,8 +107,8 @@ class TwoCopies {
   }
   bool chosen() const { return kernel_ != nullptr; }
   void post(DeviceRuntime& runtime, StreamHandle stream) {
-    void* arguments[] = {&ways_.target, &ways_.source, &ways_.target_back, &ways_.source_back, &bytes_};
-    runtime.launch(kernel_, shape_, arguments, stream);
+    runtime.launch_with(kernel_, shape_, stream, ways_.target, ways_.source, ways_.target_back, ways_.source_back,
+                        bytes_);
   }
 
  private:

@@ -39,12 +39,8 @@ class Gemm final : public DevicePattern {
     write(product_there_, Square(side_ * side_, std::nanf("")));
   }
   void post() override {
-    void* product = product_there_.data();
-    const void* left = left_there_.data();
-    const void* right = right_there_.data();
-    std::uint64_t side = side_;
-    void* arguments[] = {&product, &left, &right, &side};
-    runtime().launch(kernel_, shape_, arguments, stream());
+    runtime().launch_with(kernel_, shape_, stream(), product_there_.data(), left_there_.data(), right_there_.data(),
+                          std::uint64_t{side_});
   }
   // Freivalds 1977: product x = left (right x) for a random x. All is exact in whole numbers below 2^53; a wrong
   // element alone in its row is always found, several there but once in 2^16.

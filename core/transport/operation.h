@@ -78,4 +78,28 @@ class Operation : NotCopied {
   virtual void library_barrier() = 0;
 };
 
+// One of a case, and what it has at hand on this rank.
+class CaseOperation : public Operation {
+ public:
+  CaseOperation(const RankContext& context, const CaseSpec& spec) : context_(context), spec_(spec) {}
+
+  // MPI's, where ranks have it.
+  void library_barrier() override;
+
+ protected:
+  const RankContext& context() const { return context_; }
+  const CaseSpec& spec() const { return spec_; }
+  const Traffic& traffic() const { return spec_.traffic; }
+  const Mechanism& mechanism() const { return spec_.mechanism; }
+  Group& group() const { return *context_.group; }
+  DeviceRuntime& runtime() const { return *context_.runtime; }
+  int device() const { return context_.device(); }
+  int rank() const { return context_.rank(); }
+  int ranks() const { return context_.size(); }
+
+ private:
+  RankContext context_;
+  CaseSpec spec_;
+};
+
 }  // namespace linkgauge

@@ -32,9 +32,7 @@ class KernelLeg final : public CopyLeg {
   }
 
   void copy(void* target, const void* source, std::size_t bytes) override {
-    std::uint64_t length = bytes;
-    void* arguments[] = {&target, &source, &length};
-    runtime().launch(kernel_, shape_, arguments, stream());
+    runtime().launch_with(kernel_, shape_, stream(), target, source, std::uint64_t{bytes});
   }
 
  private:

@@ -114,23 +114,15 @@ class HostMetAllreduce final : public BufferedOperation {
   void free_scratch() noexcept override { operand_list_ = Buffer(); }
 
   void reduce() {
-    void* result = target()->at(reduced_.offset);
-    void* list = operand_list_.data();
-    std::int32_t count = ranks();
-    std::uint64_t elements = reduced_.bytes / size_of(traffic().datatype);
-    auto datatype = static_cast<std::uint32_t>(traffic().datatype);
-    auto op = static_cast<std::uint32_t>(traffic().op);
-    void* arguments[] = {&result, &list, &count, &elements, &datatype, &op};
-    runtime().launch(reduce_kernel_, shape(reduced_.bytes), arguments, stream_.handle());
+    runtime().launch_with(reduce_kernel_, shape(reduced_.bytes), stream_.handle(), target()->at(reduced_.offset),
+                          operand_list_.data(), std::int32_t{ranks()},
+                          std::uint64_t{reduced_.bytes / size_of(traffic().datatype)},
+                          static_cast<std::uint32_t>(traffic().datatype), static_cast<std::uint32_t>(traffic().op));
   }
 
   void gather() {
     for (const Copy& copy : copies_) {
-      void* to = copy.to;
-      const void* from = copy.from;
-      std::uint64_t bytes = copy.bytes;
-      void* arguments[] = {&to, &from, &bytes};
-      runtime().launch(copy_kernel_, shape(bytes), arguments, stream_.handle());
+      runtime().launch_with(copy_kernel_, shape(copy.bytes), stream_.handle(), copy.to, copy.from, copy.bytes);
     }
     stream_.synchronize();
   }

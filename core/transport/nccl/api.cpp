@@ -80,8 +80,8 @@ Library::Library(Product product, const std::vector<std::string>& names) : produ
     entries.push_back({"onecclGetUniqueId", &make_id_, true});
     entries.push_back({"onecclCommInitRank", &init_, true});
     // It has neither (2022.2): a failed communicator is left to the process's end, and a call tells of its own failure.
-    table_.ncclCommAbort = [](Communicator) -> Result { return kSuccess; };
-    table_.ncclCommGetAsyncError = [](Communicator, Result* state) -> Result { return *state = kSuccess; };
+    table_.ncclCommAbort.function = [](Communicator) -> Result { return kSuccess; };
+    table_.ncclCommGetAsyncError.function = [](Communicator, Result* state) -> Result { return *state = kSuccess; };
   }
   library_ = open_library(names, entries, {std::string(name()), std::string(name()), ""});
   check(table_.ncclGetVersion(&version_code_), "ncclGetVersion", nullptr, -1);

@@ -74,37 +74,21 @@ LaunchShape Kernels::shape_of(std::uint64_t units, std::size_t part_bytes, Scope
 }
 
 void Kernels::put(const Put& put, std::uint64_t messages, Scope scope, int blocks, StreamHandle stream) const {
-  void* target = put.target;
-  const void* source = put.source;
-  std::uint64_t bytes = put.bytes;
-  std::uint64_t part = part_of(put.bytes, scope, blocks);
-  void* signal = put.signal;
-  std::int32_t pe = put.pe;
-  auto way = static_cast<std::int32_t>(scope);
-  void* arguments[] = {&target, &source, &bytes, &part, &messages, &signal, &pe, &way};
+  const std::uint64_t part = part_of(put.bytes, scope, blocks);
   const std::uint64_t units = messages * parts_of(put.bytes, scope, blocks);
   const LaunchShape shape = shape_of(units, std::min<std::size_t>(part, put.bytes), scope, blocks);
-  runtime_->launch(put_, shape, arguments, stream);
+  runtime_->launch_with(put_, shape, stream, put.target, put.source, std::uint64_t{put.bytes}, part, messages,
+                        put.signal, std::int32_t{put.pe}, static_cast<std::int32_t>(scope));
 }
 
 void Kernels::pingpong(const Put& put, Signal* mine, const Rounds& rounds, const Options& by, std::uint64_t* gave_up,
                        StreamHandle stream) const {
-  void* target = put.target;
-  const void* source = put.source;
-  std::uint64_t bytes = put.bytes;
-  void* theirs = put.signal;
-  void* own = mine;
-  std::uint64_t first = rounds.first;
-  std::uint64_t count = rounds.rounds;
-  std::int32_t starter = rounds.starts ? 1 : 0;
-  std::int32_t pe = put.pe;
-  auto way = by.plain ? kPlainWord : static_cast<std::int32_t>(by.scope);
-  std::uint64_t limit = rounds.spin_limit;
-  void* told = gave_up;
-  void* arguments[] = {&target, &source, &bytes, &theirs, &own, &first, &count, &starter, &pe, &way, &limit, &told};
   unsigned threads = by.scope == Scope::kWarp ? kWarpThreads : 1;
   if (by.scope == Scope::kBlock) threads = block_threads(put.bytes);
-  runtime_->launch(pingpong_, {1, threads, 0}, arguments, stream);
+  runtime_->launch_with(pingpong_, {1, threads, 0}, stream, put.target, put.source, std::uint64_t{put.bytes},
+                        put.signal, mine, rounds.first, rounds.rounds, std::int32_t{rounds.starts},
+                        std::int32_t{put.pe}, by.plain ? kPlainWord : static_cast<std::int32_t>(by.scope),
+                        rounds.spin_limit, gave_up);
 }
 
 CollectiveCode collective_code(Pattern pattern, Datatype datatype, ReduceOp op) {
@@ -144,9 +128,7 @@ LaunchShape CollectiveKernel::shape() { return {1, kCollectiveThreads, 0}; }
 
 void CollectiveKernel::run(Team team, void* target, const void* source, std::uint64_t count, int root,
                            std::uint64_t rounds, StreamHandle stream) const {
-  std::int32_t pe = root;
-  void* arguments[] = {&team, &target, &source, &count, &pe, &rounds};
-  runtime_->launch(kernel_, shape(), arguments, stream);
+  runtime_->launch_with(kernel_, shape(), stream, team, target, source, count, std::int32_t{root}, rounds);
 }
 
 }  // namespace linkgauge::nvshmem

@@ -172,14 +172,9 @@ class Buffer {
   Buffer(DeviceRuntime& runtime, int device, MemoryKind kind, std::size_t bytes, const AllocateOptions& options = {});
   // Memory that somebody else made, and takes back by `give_back`.
   Buffer(void* data, int device, MemoryKind kind, std::size_t bytes, std::function<void(void*)> give_back);
-  Buffer(Buffer&& other) noexcept;
-  Buffer& operator=(Buffer&& other) noexcept;
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-  ~Buffer();
 
-  void* data() const { return data_; }
-  std::byte* at(std::size_t offset) const { return static_cast<std::byte*>(data_) + offset; }
+  void* data() const { return data_.get(); }
+  std::byte* at(std::size_t offset) const { return static_cast<std::byte*>(data_.get()) + offset; }
   std::size_t size() const { return bytes_; }
   MemoryKind kind() const { return kind_; }
   int device() const { return device_; }  // the device that it was allocated for, also for host kinds
@@ -187,12 +182,10 @@ class Buffer {
   int copy_device() const { return kind_ == MemoryKind::kDevice || kind_ == MemoryKind::kManaged ? device_ : -1; }
 
  private:
-  DeviceRuntime* runtime_ = nullptr;
-  void* data_ = nullptr;
+  std::unique_ptr<void, std::function<void(void*)>> data_;
   std::size_t bytes_ = 0;
   MemoryKind kind_ = MemoryKind::kDevice;
   int device_ = -1;
-  std::function<void(void*)> give_back_;
 };
 
 // A handle that its runtime destroys when it goes. Never outlives the runtime.

@@ -1,7 +1,7 @@
 // What the runtimes of both vendors do alike, written once over each vendor's table of symbols.
 //
 // `Vendor` is a struct of what differs: `Api`, the table; the vendor's types and constants; and under common names the
-// functions, each a member of it (cuda_calls.h, hip_calls.h).
+// functions of LINKGAUGE_GPU_CALLS, each a member of it (cuda_calls.h, hip_calls.h).
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,47 @@
 
 namespace linkgauge {
 
-#define LINKGAUGE_CALL(role, function) static constexpr auto role = &Api::function
+// OF(role, CUDA's function, HIP's function)
+#define LINKGAUGE_GPU_CALLS(OF)                                                          \
+  OF(device_count, cuDeviceGetCount, hipGetDeviceCount)                                  \
+  OF(pci_address, cuDeviceGetPCIBusId, hipDeviceGetPCIBusId)                             \
+  OF(device_name, cuDeviceGetName, hipDeviceGetName)                                     \
+  OF(total_memory, cuDeviceTotalMem_v2, hipDeviceTotalMem)                               \
+  OF(device_attribute, cuDeviceGetAttribute, hipDeviceGetAttribute)                      \
+  OF(can_access_peer, cuDeviceCanAccessPeer, hipDeviceCanAccessPeer)                     \
+  OF(memory_info, cuMemGetInfo_v2, hipMemGetInfo)                                        \
+  OF(allocate, cuMemAlloc_v2, hipMalloc)                                                 \
+  OF(free, cuMemFree_v2, hipFree)                                                        \
+  OF(allocate_pinned, cuMemHostAlloc, hipHostMalloc)                                     \
+  OF(free_pinned, cuMemFreeHost, hipHostFree)                                            \
+  OF(allocate_managed, cuMemAllocManaged, hipMallocManaged)                              \
+  OF(register_host, cuMemHostRegister_v2, hipHostRegister)                               \
+  OF(unregister_host, cuMemHostUnregister, hipHostUnregister)                            \
+  OF(seen_from_device, cuMemHostGetDevicePointer_v2, hipHostGetDevicePointer)            \
+  OF(address_range, cuMemGetAddressRange_v2, hipMemGetAddressRange)                      \
+  OF(share, cuIpcGetMemHandle, hipIpcGetMemHandle)                                       \
+  OF(close_shared, cuIpcCloseMemHandle, hipIpcCloseMemHandle)                            \
+  OF(create_stream, cuStreamCreate, hipStreamCreateWithFlags)                            \
+  OF(stream_priorities, cuCtxGetStreamPriorityRange, hipDeviceGetStreamPriorityRange)    \
+  OF(create_stream_of_priority, cuStreamCreateWithPriority, hipStreamCreateWithPriority) \
+  OF(destroy_stream, cuStreamDestroy_v2, hipStreamDestroy)                               \
+  OF(synchronize_stream, cuStreamSynchronize, hipStreamSynchronize)                      \
+  OF(query_stream, cuStreamQuery, hipStreamQuery)                                        \
+  OF(begin_capture, cuStreamBeginCapture_v2, hipStreamBeginCapture)                      \
+  OF(end_capture, cuStreamEndCapture, hipStreamEndCapture)                               \
+  OF(instantiate_graph, cuGraphInstantiateWithFlags, hipGraphInstantiateWithFlags)       \
+  OF(launch_graph, cuGraphLaunch, hipGraphLaunch)                                        \
+  OF(destroy_ready_graph, cuGraphExecDestroy, hipGraphExecDestroy)                       \
+  OF(destroy_graph, cuGraphDestroy, hipGraphDestroy)                                     \
+  OF(create_event, cuEventCreate, hipEventCreateWithFlags)                               \
+  OF(destroy_event, cuEventDestroy_v2, hipEventDestroy)                                  \
+  OF(record_event, cuEventRecord, hipEventRecord)                                        \
+  OF(wait_event, cuStreamWaitEvent, hipStreamWaitEvent)                                  \
+  OF(synchronize_event, cuEventSynchronize, hipEventSynchronize)                         \
+  OF(elapsed_time, cuEventElapsedTime, hipEventElapsedTime)                              \
+  OF(load_module, cuModuleLoadData, hipModuleLoadData)                                   \
+  OF(unload_module, cuModuleUnload, hipModuleUnload)                                     \
+  OF(launch_kernel, cuLaunchKernel, hipModuleLaunchKernel)
 
 template <typename Vendor>
 class GpuCalls : public GpuRuntime {

@@ -81,11 +81,7 @@ HostMemory::HostMemory() {
 }
 
 HostMemory::~HostMemory() {
-  for (const auto& [memory, block] : blocks_) {
-    munmap(memory, block.mapped_bytes);
-    if (block.fd >= 0) close(block.fd);
-    if (!folder_.empty() && !block.path.empty()) unlink(block.path.c_str());
-  }
+  for (const auto& [memory, block] : blocks_) give_back(memory, block);
 }
 
 std::size_t HostMemory::shareable_bytes(std::size_t free_bytes) const {
@@ -126,28 +122,20 @@ void* HostMemory::allocate(MemoryKind kind, std::size_t bytes, int node, bool st
   Block block;
   block.mapped_bytes = mapped;
   if (shared) block = make_shared_file(mapped);
-  const auto give_up = [&](void* memory) {
-    if (memory != nullptr && memory != MAP_FAILED) munmap(memory, mapped);
-    if (block.fd >= 0) close(block.fd);
-    if (shared && !folder_.empty()) unlink(block.path.c_str());
+  void* memory = MAP_FAILED;
+  const auto give_up = [&](const std::string& call, int error) {
+    give_back(memory, block);
+    return MemoryError(what + ": " + call + error_text(error));
   };
 
-  if (shared && ftruncate(block.fd, static_cast<off_t>(mapped)) != 0) {
-    const int error = errno;
-    give_up(nullptr);
-    throw MemoryError(what + ": ftruncate: " + error_text(error));
-  }
+  if (shared && ftruncate(block.fd, static_cast<off_t>(mapped)) != 0) throw give_up("ftruncate: ", errno);
   const int flags = shared ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
-  void* memory = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, flags, block.fd, 0);
-  if (memory == MAP_FAILED) {
-    const int error = errno;
-    give_up(memory);
-    throw MemoryError(what + ": mmap: " + error_text(error));
-  }
+  memory = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, flags, block.fd, 0);
+  if (memory == MAP_FAILED) throw give_up("mmap: ", errno);
   if (node >= 0) {
     const int error = place_on_node(memory, mapped, node, strict);
     if (error != 0 && strict) {
-      give_up(memory);
+      give_back(memory, block);
       throw Unsupported("memory cannot be placed on NUMA node " + std::to_string(node) +
                         ": mbind: " + error_text(error));
     }
@@ -156,10 +144,7 @@ void* HostMemory::allocate(MemoryKind kind, std::size_t bytes, int node, bool st
   // Taken from the file system first: a full tmpfs is an error here, and SIGBUS at the first touch otherwise.
   if (shared) {
     const int error = posix_fallocate(block.fd, 0, static_cast<off_t>(mapped));
-    if (error != 0 && error != EOPNOTSUPP && error != EINVAL) {
-      give_up(memory);
-      throw MemoryError(what + ": " + error_text(error));
-    }
+    if (error != 0 && error != EOPNOTSUPP && error != EINVAL) throw give_up("", error);
   }
   touch_pages(memory, mapped);
   account_pages(memory, mapped, strict ? node : -1, huge_pages);
@@ -182,7 +167,11 @@ void HostMemory::forget(void* memory) noexcept {
     block = std::move(found->second);
     blocks_.erase(found);
   }
-  munmap(memory, block.mapped_bytes);
+  give_back(memory, block);
+}
+
+void HostMemory::give_back(void* memory, const Block& block) const noexcept {
+  if (memory != MAP_FAILED) munmap(memory, block.mapped_bytes);
   if (block.fd >= 0) close(block.fd);
   if (!folder_.empty() && !block.path.empty()) unlink(block.path.c_str());
 }

@@ -70,11 +70,8 @@ class Chase final : public DevicePattern {
     runtime().copy_now(found.data(), -1, ends_.data(), device(), ends_.size());
     for (void* end : found) {
       if (end == due_) continue;
-      result.ok = false;
-      result.bad_bytes += sizeof end;
-      result.expected = reinterpret_cast<std::uintptr_t>(due_);
-      result.found = reinterpret_cast<std::uintptr_t>(end);
-      result.where = "the pointer at which the chase ends";
+      result.add(sizeof end, 0, reinterpret_cast<std::uintptr_t>(due_), reinterpret_cast<std::uintptr_t>(end),
+                 "the pointer at which the chase ends");
     }
     return result;
   }
@@ -162,12 +159,7 @@ class FlagPingpong final : public DevicePattern {
       if (side.mine == nullptr) continue;
       std::uint64_t found = 0;
       runtime().copy_now(&found, -1, side.mine, device(), sizeof found);
-      if (found == rounds_) continue;
-      result.ok = false;
-      result.bad_bytes = sizeof found;
-      result.expected = rounds_;
-      result.found = found;
-      result.where = "the flag of the last round trip";
+      if (found != rounds_) result.add(sizeof found, 0, rounds_, found, "the flag of the last round trip");
     }
     return result;
   }

@@ -322,19 +322,17 @@ std::string why_not_device_pattern(const RankContext& context, const CaseSpec& s
     }
     case Pattern::kHostToDevice:
     case Pattern::kHostDeviceBidirectional:
-      if (at.source.kind == MemoryKind::kManaged) break;
-      if (!is_host_kind(at.source.kind) || is_host_kind(at.target.kind)) {
-        return pattern + " goes from pinned, pageable or managed source memory to device memory; the case has " +
-               std::string(to_string(at.source.kind)) + " and " + std::string(to_string(at.target.kind));
-      }
-      break;
-    case Pattern::kDeviceToHost:
-      if (at.target.kind == MemoryKind::kManaged) break;
-      if (is_host_kind(at.source.kind) || !is_host_kind(at.target.kind)) {
-        return pattern + " goes from device memory to pinned, pageable or managed target memory; the case has " +
-               std::string(to_string(at.source.kind)) + " and " + std::string(to_string(at.target.kind));
-      }
-      break;
+    case Pattern::kDeviceToHost: {
+      const bool out = spec.traffic.pattern == Pattern::kDeviceToHost;
+      const MemoryKind host_end = out ? at.target.kind : at.source.kind;
+      const MemoryKind device_end = out ? at.source.kind : at.target.kind;
+      if (host_end == MemoryKind::kManaged || (is_host_kind(host_end) && !is_host_kind(device_end))) break;
+      return pattern +
+             (out ? " goes from device memory to pinned, pageable or managed target memory"
+                  : " goes from pinned, pageable or managed source memory to device memory") +
+             "; the case has " + std::string(to_string(at.source.kind)) + " and " +
+             std::string(to_string(at.target.kind));
+    }
     case Pattern::kStreamCopy:
       if (spec.mechanism.transport != "kernel") return "stream_copy is a kernel's; its transport is kernel";
       break;

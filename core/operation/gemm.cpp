@@ -55,14 +55,9 @@ class Gemm final : public DevicePattern {
     VerifyResult result;
     for (std::size_t row = 0; row < side_; ++row) {
       if (found[row] == due[row]) continue;  // not so where a NaN is left
-      if (result.ok) {
-        result.ok = false;
-        result.first_bad_offset = row * side_ * sizeof(float);
-        result.expected = static_cast<std::uint64_t>(due[row]);
-        result.found = std::isfinite(found[row]) ? static_cast<std::uint64_t>(found[row]) : 0;
-        result.where = "a row of the product, weighted and summed up";
-      }
-      result.bad_bytes += sizeof(float);
+      result.add(sizeof(float), row * side_ * sizeof(float), static_cast<std::uint64_t>(due[row]),
+                 std::isfinite(found[row]) ? static_cast<std::uint64_t>(found[row]) : 0,
+                 "a row of the product, weighted and summed up");
     }
     return result;
   }

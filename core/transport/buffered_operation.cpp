@@ -96,9 +96,7 @@ void BufferedOperation::check_meeting(std::uint64_t seed, VerifyResult& result) 
     const std::int64_t latest_ns = group().on_node().largest_of(came_ns, progress_);
     const std::int64_t latest = group().on_node().largest_of(came_ns == latest_ns ? rank() : -1, progress_);
     if (latest_ns <= left_ns || !result.ok) continue;
-    result.ok = false;
-    result.bad_bytes = 1;
-    result.where = "left the barrier before rank " + std::to_string(latest) + " came";
+    result.add(1, 0, 0, 0, "left the barrier before rank " + std::to_string(latest) + " came");
   }
 }
 

@@ -35,12 +35,11 @@ class HostView {
 
 }  // namespace
 
-LaunchShape strided_shape(unsigned multiprocessors, std::uint64_t bytes) {
-  constexpr unsigned kThreads = 256;
-  constexpr unsigned kBlocksPerMultiprocessor = 8;
-  const std::uint64_t useful = bytes / (16ULL * kThreads) + 1;
-  const std::uint64_t most = static_cast<std::uint64_t>(std::max(1U, multiprocessors)) * kBlocksPerMultiprocessor;
-  return {static_cast<unsigned>(std::min(useful, most)), kThreads, 0};
+LaunchShape strided_shape(unsigned multiprocessors, std::uint64_t bytes, unsigned threads,
+                          unsigned blocks_a_multiprocessor) {
+  const std::uint64_t useful = bytes / (16ULL * threads) + 1;
+  const std::uint64_t most = std::uint64_t{std::max(1U, multiprocessors)} * blocks_a_multiprocessor;
+  return {static_cast<unsigned>(std::min(useful, most)), threads, 0};
 }
 
 DataCheck::DataCheck(DeviceRuntime& runtime, int device, const Traffic& traffic, int ranks)
@@ -117,15 +116,9 @@ void DataCheck::check(const Buffer& buffer, std::span<const Piece> pieces, std::
 
 void DataCheck::add(const Buffer& buffer, const Piece& piece, const CheckResult& found, VerifyResult& result) {
   if (found.bad_bytes == 0) return;
-  if (result.ok) {
-    result.first_bad_offset = piece.offset + found.first_bad_offset;
-    result.expected = found.expected;
-    result.found = found.found;
-    result.where = std::string(to_string(buffer.kind())) + " target buffer, " +
-                   (piece.reduced ? "the reduction" : "data of rank " + std::to_string(piece.rank));
-  }
-  result.ok = false;
-  result.bad_bytes += found.bad_bytes;
+  result.add(found.bad_bytes, piece.offset + found.first_bad_offset, found.expected, found.found,
+             std::string(to_string(buffer.kind())) + " target buffer, " +
+                 (piece.reduced ? "the reduction" : "data of rank " + std::to_string(piece.rank)));
 }
 
 }  // namespace linkgauge

@@ -55,6 +55,7 @@ class DataCheck {
 
 // Grid of a kernel that strides over `bytes` by 16 a thread: enough blocks to fill the device, no more than there is
 // work for.
-LaunchShape strided_shape(unsigned multiprocessors, std::uint64_t bytes);
+LaunchShape strided_shape(unsigned multiprocessors, std::uint64_t bytes, unsigned threads = 256,
+                          unsigned blocks_a_multiprocessor = 8);
 
 }  // namespace linkgauge

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/case_spec.h"
@@ -23,6 +24,18 @@ struct VerifyResult {
   std::uint64_t expected = 0;          // raw bits of the element there
   std::uint64_t found = 0;
   std::string where;  // which buffer, from which rank
+
+  // Adds wrong bytes; of the first it tells where they are, and what was due and was found there.
+  void add(std::uint64_t bytes, std::uint64_t offset, std::uint64_t due, std::uint64_t seen, std::string_view of) {
+    if (ok) {
+      first_bad_offset = offset;
+      expected = due;
+      found = seen;
+      where = of;
+    }
+    ok = false;
+    bad_bytes += bytes;
+  }
 };
 
 // What of an application's time this rank spent in steps of one kind: ns of an iteration, their median.

@@ -176,19 +176,12 @@ class Configuration : NotCopied {
 }  // namespace
 
 int known_type(nic::MemoryType type) {
-  switch (type) {
-    case nic::MemoryType::kHost:
-      return kHostMemory;
-    case nic::MemoryType::kCuda:
-      return kCudaMemory;
-    case nic::MemoryType::kCudaManaged:
-      return kCudaManagedMemory;
-    case nic::MemoryType::kRocm:
-      return kRocmMemory;
-    case nic::MemoryType::kRocmManaged:
-      return kRocmManagedMemory;
-  }
-  return kHostMemory;
+  static_assert(static_cast<int>(nic::MemoryType::kHost) == kHostMemory);
+  static_assert(static_cast<int>(nic::MemoryType::kCuda) == kCudaMemory);
+  static_assert(static_cast<int>(nic::MemoryType::kCudaManaged) == kCudaManagedMemory);
+  static_assert(static_cast<int>(nic::MemoryType::kRocm) == kRocmMemory);
+  static_assert(static_cast<int>(nic::MemoryType::kRocmManaged) == kRocmManagedMemory);
+  return static_cast<int>(type);
 }
 
 RankWorker::RankWorker(const Library& library, const std::string& settings) : library_(&library) {

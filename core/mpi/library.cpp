@@ -104,28 +104,24 @@ class Library final : public MpiLibrary {
   }
   void allgather(const void* send, void* receive, std::size_t block, std::uint64_t communicator,
                  MpiRequests* begun) override {
-    const int count = calls_.count_for(block);
-    const Handle type = calls_.type_for(block);
+    const auto [count, type] = calls_.counted(block);
     collective(mpi().allgather, begun, calls_.or_in_place(send), count, type, receive, count, type, comm(communicator));
   }
   void gather(const void* send, void* receive, std::size_t block, int root, std::uint64_t communicator,
               MpiRequests* begun) override {
-    const int count = calls_.count_for(block);
-    const Handle type = calls_.type_for(block);
+    const auto [count, type] = calls_.counted(block);
     collective(mpi().gather, begun, calls_.or_in_place(send), count, type, receive, count, type, root,
                comm(communicator));
   }
   void scatter(const void* send, void* receive, std::size_t block, int root, std::uint64_t communicator,
                MpiRequests* begun) override {
-    const int count = calls_.count_for(block);
-    const Handle type = calls_.type_for(block);
+    const auto [count, type] = calls_.counted(block);
     collective(mpi().scatter, begun, send, count, type, const_cast<void*>(calls_.or_in_place(receive)), count, type,
                root, comm(communicator));
   }
   void alltoall(const void* send, void* receive, std::size_t block, std::uint64_t communicator,
                 MpiRequests* begun) override {
-    const int count = calls_.count_for(block);
-    const Handle type = calls_.type_for(block);
+    const auto [count, type] = calls_.counted(block);
     collective(mpi().alltoall, begun, send, count, type, receive, count, type, comm(communicator));
   }
   std::uint64_t contiguous_type(std::size_t bytes) override {
@@ -201,14 +197,12 @@ class Library final : public MpiLibrary {
   }
   void put(const void* source, std::size_t bytes, int target, std::size_t target_offset,
            std::uint64_t window) override {
-    const int count = calls_.count_for(bytes);
-    const Handle type = calls_.type_for(bytes);
+    const auto [count, type] = calls_.counted(bytes);
     calls_.run(mpi().put, source, count, type, target, static_cast<std::intptr_t>(target_offset), count, type,
                comm(window));
   }
   void get(void* target, std::size_t bytes, int source, std::size_t source_offset, std::uint64_t window) override {
-    const int count = calls_.count_for(bytes);
-    const Handle type = calls_.type_for(bytes);
+    const auto [count, type] = calls_.counted(bytes);
     calls_.run(mpi().get, target, count, type, source, static_cast<std::intptr_t>(source_offset), count, type,
                comm(window));
   }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/errors.h"
@@ -66,6 +67,7 @@ struct MpiCalls {
   static int count_for(std::size_t bytes) {
     return static_cast<int>(bytes <= kMostMpiCount ? bytes : bytes / kMpiBlockBytes);
   }
+  std::pair<int, Handle> counted(std::size_t bytes) const { return {count_for(bytes), type_for(bytes)}; }
 };
 
 template <typename Handle>

@@ -108,7 +108,7 @@ class Chase final : public DevicePattern {
   }
   void disconnect() noexcept override {
     walked_ = {};
-    if (ranks() > 1) meet_before_freeing();
+    if (ranks() > 1) group().part({});
   }
   void free_buffers() noexcept override {
     ring_ = Buffer();
@@ -207,7 +207,7 @@ class FlagPingpong final : public DevicePattern {
   void disconnect() noexcept override {
     peers_.clear();
     for (Side& side : sides_) side = {};
-    if (ranks() > 1) meet_before_freeing();
+    if (ranks() > 1) group().part({});
   }
   void end_queues() noexcept override { second_ = Stream(); }
   void free_buffers() noexcept override {

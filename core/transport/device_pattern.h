@@ -53,8 +53,6 @@ class DevicePattern : public CaseOperation {
   DataCheck& data() { return *data_; }
   StreamHandle stream() const { return stream_.handle(); }
   Buffer make(const End& end) { return Buffer(runtime(), device(), end.kind, traffic().bytes(), end.options); }
-  // For disconnect(): no peer has this rank's memory open when it returns.
-  void meet_before_freeing() const noexcept { group().part({}); }
 
  private:
   std::optional<DataCheck> data_;

@@ -17,6 +17,7 @@
 #include "transport/agreement.h"
 #include "transport/buffered_operation.h"
 #include "transport/device_pattern.h"
+#include "transport/nvshmem/kernels.h"
 
 namespace linkgauge::nvshmem {
 namespace {
@@ -30,22 +31,12 @@ LayoutRules rules_of(Pattern pattern) {
 
 // The function that the host calls; "": NVSHMEM has none.
 std::string call_of(const Traffic& traffic) {
-  switch (traffic.pattern) {
-    case Pattern::kBarrier:
-      return "nvshmemx_barrier_on_stream";
-    case Pattern::kAlltoall:
-      return "nvshmemx_alltoallmem_on_stream";
-    case Pattern::kAllgather:
-      return "nvshmemx_fcollectmem_on_stream";
-    case Pattern::kBroadcast:
-      return "nvshmemx_broadcastmem_on_stream";
-    case Pattern::kAllreduce:
-    case Pattern::kReduceScatter:
-      return "nvshmemx_" + std::string(names_of(traffic.datatype).word) + "_" + std::string(to_string(traffic.op)) +
-             (traffic.pattern == Pattern::kAllreduce ? "_reduce_on_stream" : "_reducescatter_on_stream");
-    default:
-      return "";
-  }
+  const std::string name = collective_name(traffic.pattern);
+  if (name.empty()) return "";
+  if (traffic.pattern == Pattern::kBarrier) return "nvshmemx_barrier_on_stream";
+  if (!traits_of(traffic.pattern).reduces) return "nvshmemx_" + name + "mem_on_stream";
+  return "nvshmemx_" + std::string(names_of(traffic.datatype).word) + "_" + std::string(to_string(traffic.op)) + "_" +
+         name + "_on_stream";
 }
 
 // Of a variable of NVSHMEM's, which has a number and perhaps a unit.

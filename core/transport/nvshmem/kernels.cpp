@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/errors.h"
+#include "base/patterns.h"
 #include "kernels/kernel_source.h"
 
 namespace linkgauge::nvshmem {
@@ -91,33 +92,39 @@ void Kernels::pingpong(const Put& put, Signal* mine, const Rounds& rounds, const
                         rounds.spin_limit, gave_up);
 }
 
+std::string collective_name(Pattern pattern) {
+  switch (pattern) {
+    case Pattern::kBarrier:
+      return "barrier";
+    case Pattern::kAlltoall:
+      return "alltoall";
+    case Pattern::kAllgather:
+      return "fcollect";
+    case Pattern::kBroadcast:
+      return "broadcast";
+    case Pattern::kAllreduce:
+      return "reduce";
+    case Pattern::kReduceScatter:
+      return "reducescatter";
+    default:
+      return "";
+  }
+}
+
 CollectiveCode collective_code(Pattern pattern, Datatype datatype, ReduceOp op) {
   const auto code_of = [](const std::string& kernel, const std::string& type, const std::string& call) {
     const std::string name = "lg_nvshmem_" + kernel;
     return CollectiveCode{name, "#define LG_NAME " + name + "\n#define LG_TYPE " + type + "\n#define LG_CALL " + call +
                                     "\n" + linked_text("LG_NAME")};
   };
-  switch (pattern) {
-    case Pattern::kBarrier:
-      return code_of("barrier", "char", "lg_barrier");
-    case Pattern::kAlltoall:
-      return code_of("alltoall", "char", "lg_alltoall");
-    case Pattern::kAllgather:
-      return code_of("fcollect", "char", "lg_fcollect");
-    case Pattern::kBroadcast:
-      return code_of("broadcast", "char", "lg_broadcast");
-    case Pattern::kAllreduce:
-    case Pattern::kReduceScatter:
-      break;
-    default:
-      return {};
-  }
+  const std::string own = collective_name(pattern);
+  if (own.empty()) return {};
+  if (!traits_of(pattern).reduces) return code_of(own, "char", "lg_" + own);
   const DatatypeNames names = names_of(datatype);
   if (names.word.empty() || op == ReduceOp::kAvg) return {};
-  const std::string kind = pattern == Pattern::kAllreduce ? "reduce" : "reducescatter";
   const std::string word(to_string(op));
-  return code_of(std::string(names.word) + "_" + word + "_" + kind, std::string(names.type),
-                 "lg_" + kind + "<LG_TYPE, RDXN_OPS_" + word + ">");
+  return code_of(std::string(names.word) + "_" + word + "_" + own, std::string(names.type),
+                 "lg_" + own + "<LG_TYPE, RDXN_OPS_" + word + ">");
 }
 
 CollectiveKernel::CollectiveKernel(DeviceRuntime& runtime, int device, const Library& library,

@@ -81,7 +81,7 @@ class Pingpong final : public DevicePattern {
     peer_ = from_bytes<Told>(all[static_cast<std::size_t>(1 - rank())]);
     context().choose("ways", pe_->way_to(peer_.receive, peer_.pe));
   }
-  void disconnect() noexcept override { meet_before_freeing(); }
+  void disconnect() noexcept override { group().part({}); }
   void free_buffers() noexcept override {
     send_ = Buffer();
     receive_ = Buffer();

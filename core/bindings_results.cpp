@@ -22,10 +22,10 @@ nb::dict to_python(const VerifyResult& result) {
 nb::dict to_python(const LoadReport& load) {
   nb::dict fields;
   fields["number"] = load.number;
-  fields["start_ns"] = column<std::int64_t>(load.stretches, [](const Stretch& row) { return row.start_ns; });
-  fields["ns"] = column<std::int64_t>(load.stretches, [](const Stretch& row) { return row.ns; });
-  fields["operations"] = column<std::int64_t>(load.stretches, [](const Stretch& row) { return row.operations; });
-  fields["when"] = column<std::uint8_t>(load.stretches, [](const Stretch& row) { return row.when; });
+  fields["start_ns"] = column<std::int64_t>(load.stretches, &Stretch::start_ns);
+  fields["ns"] = column<std::int64_t>(load.stretches, &Stretch::ns);
+  fields["operations"] = column<std::int64_t>(load.stretches, &Stretch::operations);
+  fields["when"] = column<std::uint8_t>(load.stretches, &Stretch::when);
   fields["operations_total"] = load.operations_total;
   fields["verified"] = load.verified;
   fields["verify"] = to_python(load.verify);
@@ -39,14 +39,14 @@ nb::dict to_python(const CaseResult& result) {
   const Measurement& measured = result.measurement;
   const std::vector<Sample>& rows = measured.samples;
   nb::dict samples;
-  samples["sample"] = column<std::int32_t>(rows, [](const Sample& row) { return row.number; });
-  samples["lane"] = column<std::int16_t>(rows, [](const Sample& row) { return row.lane; });
-  samples["phase"] = column<std::uint8_t>(rows, [](const Sample& row) { return row.phase; });
-  samples["scheduled_ns"] = column<std::int64_t>(rows, [](const Sample& row) { return row.scheduled_ns; });
-  samples["start_ns"] = column<std::int64_t>(rows, [](const Sample& row) { return row.start_ns; });
-  samples["ns"] = column<std::int64_t>(rows, [](const Sample& row) { return row.ns; });
-  samples["iterations"] = column<std::int64_t>(rows, [](const Sample& row) { return row.iterations; });
-  samples["clock"] = column<std::uint8_t>(rows, [](const Sample& row) { return row.clock; });
+  samples["sample"] = column<std::int32_t>(rows, &Sample::number);
+  samples["lane"] = column<std::int16_t>(rows, &Sample::lane);
+  samples["phase"] = column<std::uint8_t>(rows, &Sample::phase);
+  samples["scheduled_ns"] = column<std::int64_t>(rows, &Sample::scheduled_ns);
+  samples["start_ns"] = column<std::int64_t>(rows, &Sample::start_ns);
+  samples["ns"] = column<std::int64_t>(rows, &Sample::ns);
+  samples["iterations"] = column<std::int64_t>(rows, &Sample::iterations);
+  samples["clock"] = column<std::uint8_t>(rows, &Sample::clock);
 
   nb::dict fields;
   fields["samples"] = samples;

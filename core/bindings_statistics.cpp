@@ -27,21 +27,21 @@ std::span<const double> span_of(const Doubles& values) { return {values.data(), 
 
 nb::dict summaries_to_python(const std::vector<Summary>& rows) {
   nb::dict fields;
-  fields["count_all"] = column<std::int64_t>(rows, [](const Summary& row) { return row.count_all; });
-  fields["warmup_cut"] = column<std::int64_t>(rows, [](const Summary& row) { return row.warmup_cut; });
-  fields["count"] = column<std::int64_t>(rows, [](const Summary& row) { return row.count; });
-  fields["median"] = column<double>(rows, [](const Summary& row) { return row.median; });
+  fields["count_all"] = column<std::int64_t>(rows, &Summary::count_all);
+  fields["warmup_cut"] = column<std::int64_t>(rows, &Summary::warmup_cut);
+  fields["count"] = column<std::int64_t>(rows, &Summary::count);
+  fields["median"] = column<double>(rows, &Summary::median);
   fields["interval_low"] = column<double>(rows, [](const Summary& row) { return row.interval.low; });
   fields["interval_high"] = column<double>(rows, [](const Summary& row) { return row.interval.high; });
-  fields["mean"] = column<double>(rows, [](const Summary& row) { return row.mean; });
-  fields["quartile_1"] = column<double>(rows, [](const Summary& row) { return row.quartile_1; });
-  fields["quartile_3"] = column<double>(rows, [](const Summary& row) { return row.quartile_3; });
-  fields["p5"] = column<double>(rows, [](const Summary& row) { return row.p5; });
-  fields["p95"] = column<double>(rows, [](const Summary& row) { return row.p95; });
-  fields["p99"] = column<double>(rows, [](const Summary& row) { return row.p99; });
-  fields["min"] = column<double>(rows, [](const Summary& row) { return row.min; });
-  fields["max"] = column<double>(rows, [](const Summary& row) { return row.max; });
-  fields["effective_size"] = column<double>(rows, [](const Summary& row) { return row.effective_size; });
+  fields["mean"] = column<double>(rows, &Summary::mean);
+  fields["quartile_1"] = column<double>(rows, &Summary::quartile_1);
+  fields["quartile_3"] = column<double>(rows, &Summary::quartile_3);
+  fields["p5"] = column<double>(rows, &Summary::p5);
+  fields["p95"] = column<double>(rows, &Summary::p95);
+  fields["p99"] = column<double>(rows, &Summary::p99);
+  fields["min"] = column<double>(rows, &Summary::min);
+  fields["max"] = column<double>(rows, &Summary::max);
+  fields["effective_size"] = column<double>(rows, &Summary::effective_size);
   return fields;
 }
 
@@ -65,35 +65,20 @@ nb::dict summaries_of(const Doubles& values, const Offsets& offsets, const Doubl
 }  // namespace
 
 void bind_statistics(nb::module_& module) {
+  using Release = nb::call_guard<nb::gil_scoped_release>;
   module.def(
-      "median",
-      [](const Doubles& series) {
-        const nb::gil_scoped_release release;
-        return median(span_of(series));
-      },
-      "series"_a);
+      "median", [](const Doubles& series) { return median(span_of(series)); }, "series"_a, Release());
   module.def(
-      "warmup_cut",
-      [](const Doubles& series) {
-        const nb::gil_scoped_release release;
-        return warmup_cut(span_of(series));
-      },
-      "series"_a);
+      "warmup_cut", [](const Doubles& series) { return warmup_cut(span_of(series)); }, "series"_a, Release());
   module.def(
-      "effective_size",
-      [](const Doubles& series) {
-        const nb::gil_scoped_release release;
-        return effective_size(span_of(series));
-      },
-      "series"_a);
+      "effective_size", [](const Doubles& series) { return effective_size(span_of(series)); }, "series"_a, Release());
   module.def(
       "median_interval",
       [](const Doubles& series, double tick) {
-        const nb::gil_scoped_release release;
         const Interval interval = median_interval(span_of(series), tick);
         return std::pair(interval.low, interval.high);
       },
-      "series"_a, "tick"_a = 0.0);
+      "series"_a, "tick"_a = 0.0, Release());
   module.def(
       "find_detours",
       [](std::int64_t span_ns, std::int64_t least_ns) {

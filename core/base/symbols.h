@@ -2,6 +2,7 @@
 // for the life of the process: vendors' libraries do not unload cleanly.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -37,7 +38,18 @@ std::vector<std::string> names_in(const std::vector<std::string>& folders, const
 // one name cannot be told apart by what they load (an MPI library may have brought one).
 std::vector<std::string> one_a_process(const std::string& file, const std::vector<std::string>& folders);
 
-// One function of a table: where its pointer goes, and whether the library is of no use without it.
+// One function of a table: where the library has it, and what errors call it.
+template <typename Signature>
+struct Symbol;
+template <typename Result, typename... Parameters>
+struct Symbol<Result(Parameters...)> {
+  Result (*function)(Parameters...) = nullptr;  // nullptr: the library has none
+  const char* name = "";
+  Result operator()(Parameters... given) const { return function(given...); }
+  bool operator==(std::nullptr_t) const { return function == nullptr; }
+};
+
+// Where a function's pointer goes, and whether the library is of no use without it.
 struct SymbolEntry {
   const char* name;
   void** slot;
@@ -48,9 +60,9 @@ struct SymbolEntry {
 std::string bind_symbols(const SharedLibrary& library, const std::vector<SymbolEntry>& entries);
 
 // A table's members and entries(), of a list API(REQUIRED, OPTIONAL) of (name, signature).
-#define LINKGAUGE_SYMBOL_MEMBER(name, ...) std::add_pointer_t<__VA_ARGS__> name = nullptr;
-#define LINKGAUGE_SYMBOL_REQUIRED(name, ...) {#name, reinterpret_cast<void**>(&name), true},
-#define LINKGAUGE_SYMBOL_OPTIONAL(name, ...) {#name, reinterpret_cast<void**>(&name), false},
+#define LINKGAUGE_SYMBOL_MEMBER(name, ...) linkgauge::Symbol<__VA_ARGS__> name{nullptr, #name};
+#define LINKGAUGE_SYMBOL_REQUIRED(name, ...) {#name, reinterpret_cast<void**>(&name.function), true},
+#define LINKGAUGE_SYMBOL_OPTIONAL(name, ...) {#name, reinterpret_cast<void**>(&name.function), false},
 #define LINKGAUGE_SYMBOL_TABLE(API)                     \
   API(LINKGAUGE_SYMBOL_MEMBER, LINKGAUGE_SYMBOL_MEMBER) \
   std::vector<SymbolEntry> entries() { return {API(LINKGAUGE_SYMBOL_REQUIRED, LINKGAUGE_SYMBOL_OPTIONAL)}; }
@@ -79,6 +91,11 @@ class OneLibrary {
     return *opened;
   }
   const Symbols& calls() const { return table_; }
+  // Calls a function of the table; throws as Library::check does, which gets what it returned and its name.
+  template <typename Call, typename... Given>
+  void run(const Call& call, Given... given) const {
+    static_cast<const Library*>(this)->check(call(given...), call.name);
+  }
   const std::string& path() const { return library_.path(); }
 
  protected:

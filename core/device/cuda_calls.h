@@ -61,45 +61,9 @@ struct CudaVendor {
     return api.cuGetErrorString(result, &text) == kSuccess && text != nullptr ? text : "";
   }
 
-  LINKGAUGE_CALL(device_count, cuDeviceGetCount);
-  LINKGAUGE_CALL(pci_address, cuDeviceGetPCIBusId);
-  LINKGAUGE_CALL(device_name, cuDeviceGetName);
-  LINKGAUGE_CALL(total_memory, cuDeviceTotalMem_v2);
-  LINKGAUGE_CALL(device_attribute, cuDeviceGetAttribute);
-  LINKGAUGE_CALL(can_access_peer, cuDeviceCanAccessPeer);
-  LINKGAUGE_CALL(memory_info, cuMemGetInfo_v2);
-  LINKGAUGE_CALL(allocate, cuMemAlloc_v2);
-  LINKGAUGE_CALL(free, cuMemFree_v2);
-  LINKGAUGE_CALL(allocate_pinned, cuMemHostAlloc);
-  LINKGAUGE_CALL(free_pinned, cuMemFreeHost);
-  LINKGAUGE_CALL(allocate_managed, cuMemAllocManaged);
-  LINKGAUGE_CALL(register_host, cuMemHostRegister_v2);
-  LINKGAUGE_CALL(unregister_host, cuMemHostUnregister);
-  LINKGAUGE_CALL(seen_from_device, cuMemHostGetDevicePointer_v2);
-  LINKGAUGE_CALL(address_range, cuMemGetAddressRange_v2);
-  LINKGAUGE_CALL(share, cuIpcGetMemHandle);
-  LINKGAUGE_CALL(close_shared, cuIpcCloseMemHandle);
-  LINKGAUGE_CALL(create_stream, cuStreamCreate);
-  LINKGAUGE_CALL(stream_priorities, cuCtxGetStreamPriorityRange);
-  LINKGAUGE_CALL(create_stream_of_priority, cuStreamCreateWithPriority);
-  LINKGAUGE_CALL(destroy_stream, cuStreamDestroy_v2);
-  LINKGAUGE_CALL(synchronize_stream, cuStreamSynchronize);
-  LINKGAUGE_CALL(query_stream, cuStreamQuery);
-  LINKGAUGE_CALL(begin_capture, cuStreamBeginCapture_v2);
-  LINKGAUGE_CALL(end_capture, cuStreamEndCapture);
-  LINKGAUGE_CALL(instantiate_graph, cuGraphInstantiateWithFlags);
-  LINKGAUGE_CALL(launch_graph, cuGraphLaunch);
-  LINKGAUGE_CALL(destroy_ready_graph, cuGraphExecDestroy);
-  LINKGAUGE_CALL(destroy_graph, cuGraphDestroy);
-  LINKGAUGE_CALL(create_event, cuEventCreate);
-  LINKGAUGE_CALL(destroy_event, cuEventDestroy_v2);
-  LINKGAUGE_CALL(record_event, cuEventRecord);
-  LINKGAUGE_CALL(wait_event, cuStreamWaitEvent);
-  LINKGAUGE_CALL(synchronize_event, cuEventSynchronize);
-  LINKGAUGE_CALL(elapsed_time, cuEventElapsedTime);
-  LINKGAUGE_CALL(load_module, cuModuleLoadData);
-  LINKGAUGE_CALL(unload_module, cuModuleUnload);
-  LINKGAUGE_CALL(launch_kernel, cuLaunchKernel);
+#define LINKGAUGE_CUDA_CALL(role, cuda_name, hip_name) static constexpr auto role = &Api::cuda_name;
+  LINKGAUGE_GPU_CALLS(LINKGAUGE_CUDA_CALL)
+#undef LINKGAUGE_CUDA_CALL
 };
 
 }  // namespace linkgauge

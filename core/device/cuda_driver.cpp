@@ -62,7 +62,7 @@ CudaRuntime::CudaRuntime(const RuntimeRequest& request)
                       cuda_version_text(cuda::kOldestDriver) + " or newer is needed");
   const cuda::Result started = api_.cuInit(0);
   if (started != cuda::kSuccess) throw Unsupported(reason_of(started, CudaVendor::error_name(api_, started)));
-  check(api_.cuDriverGetVersion(&supported_version_), "cuDriverGetVersion");
+  run(api_.cuDriverGetVersion, &supported_version_);
   if (supported_version_ < cuda::kOldestDriver)
     throw Unsupported("the CUDA driver is too old: it supports CUDA " + cuda_version_text(supported_version_) + ", " +
                       cuda_version_text(cuda::kOldestDriver) + " or newer is needed");
@@ -116,7 +116,7 @@ std::string CudaRuntime::version() const {
 
 int CudaRuntime::native_of(int ordinal) const {
   cuda::Device native = 0;
-  check(api_.cuDeviceGet(&native, ordinal), "cuDeviceGet");
+  run(api_.cuDeviceGet, &native, ordinal);
   return native;
 }
 
@@ -124,7 +124,7 @@ DeviceInfo CudaRuntime::describe_own(int device) const {
   const cuda::Device own = native(device);
   DeviceInfo info = facts_of(device);
   cuda::Uuid uuid{};
-  check(api_.cuDeviceGetUuid_v2(&uuid, own), "cuDeviceGetUuid_v2");
+  run(api_.cuDeviceGetUuid_v2, &uuid, own);
   info.uuid = uuid_text(uuid);
   const int major = attribute(cuda::kComputeCapabilityMajor, own);
   info.architecture = "sm_" + std::to_string(10 * major + attribute(cuda::kComputeCapabilityMinor, own));
@@ -137,8 +137,8 @@ DeviceInfo CudaRuntime::describe_own(int device) const {
 std::uintptr_t CudaRuntime::enter(int device) const {
   const cuda::Context wanted = context(device);
   cuda::Context previous = nullptr;
-  check(api_.cuCtxGetCurrent(&previous), "cuCtxGetCurrent");
-  if (previous != wanted) check(api_.cuCtxSetCurrent(wanted), "cuCtxSetCurrent");
+  run(api_.cuCtxGetCurrent, &previous);
+  if (previous != wanted) run(api_.cuCtxSetCurrent, wanted);
   return reinterpret_cast<std::uintptr_t>(previous);
 }
 
@@ -184,10 +184,10 @@ void CudaRuntime::advise(void* memory, std::size_t bytes, int advice, int device
   if (has_locations()) {
     const cuda::Location location =
         device < 0 ? cuda::Location{cuda::kLocationHost, 0} : cuda::Location{cuda::kLocationDevice, native(device)};
-    check(api_.cuMemAdvise_v2(CudaVendor::address(memory), bytes, advice, location), "cuMemAdvise_v2");
+    run(api_.cuMemAdvise_v2, CudaVendor::address(memory), bytes, advice, location);
   } else {
     const cuda::Device where = device < 0 ? cuda::kCpuDevice : native(device);
-    check(api_.cuMemAdvise(CudaVendor::address(memory), bytes, advice, where), "cuMemAdvise");
+    run(api_.cuMemAdvise, CudaVendor::address(memory), bytes, advice, where);
   }
 }
 
@@ -202,10 +202,10 @@ void CudaRuntime::prefetch_managed(void* memory, std::size_t bytes, int to_devic
   if (has_locations()) {
     const cuda::Location location = to_device < 0 ? cuda::Location{cuda::kLocationHost, 0}
                                                   : cuda::Location{cuda::kLocationDevice, native(to_device)};
-    check(api_.cuMemPrefetchAsync_v2(CudaVendor::address(memory), bytes, location, 0, stream), "cuMemPrefetchAsync_v2");
+    run(api_.cuMemPrefetchAsync_v2, CudaVendor::address(memory), bytes, location, 0, stream);
   } else {
     const cuda::Device where = to_device < 0 ? cuda::kCpuDevice : native(to_device);
-    check(api_.cuMemPrefetchAsync(CudaVendor::address(memory), bytes, where, stream), "cuMemPrefetchAsync");
+    run(api_.cuMemPrefetchAsync, CudaVendor::address(memory), bytes, where, stream);
   }
 }
 
@@ -222,20 +222,19 @@ void* CudaRuntime::open_base(const IpcBytes& bytes) {
 // --- queues ------------------------------------------------------------------------------------------------------
 
 void CudaRuntime::copy_here(void* target, const void* source, std::size_t bytes) {
-  check(api_.cuMemcpy(CudaVendor::address(target), CudaVendor::address(source), bytes), "cuMemcpy");
+  run(api_.cuMemcpy, CudaVendor::address(target), CudaVendor::address(source), bytes);
   // Between devices' memory cuMemcpy itself returns before the copy is done.
-  check(api_.cuStreamSynchronize(nullptr), "cuStreamSynchronize");
+  run(api_.cuStreamSynchronize, nullptr);
 }
 
 void CudaRuntime::copy_here_async(void* target, const void* source, std::size_t bytes, StreamHandle stream) {
-  check(api_.cuMemcpyAsync(CudaVendor::address(target), CudaVendor::address(source), bytes, stream), "cuMemcpyAsync");
+  run(api_.cuMemcpyAsync, CudaVendor::address(target), CudaVendor::address(source), bytes, stream);
 }
 
 void CudaRuntime::copy_peer_async(void* target, int target_device, const void* source, int source_device,
                                   std::size_t bytes, StreamHandle stream) {
-  check(api_.cuMemcpyPeerAsync(CudaVendor::address(target), context(target_device), CudaVendor::address(source),
-                               context(source_device), bytes, stream),
-        "cuMemcpyPeerAsync");
+  run(api_.cuMemcpyPeerAsync, CudaVendor::address(target), context(target_device), CudaVendor::address(source),
+      context(source_device), bytes, stream);
 }
 
 // --- kernels -----------------------------------------------------------------------------------------------------

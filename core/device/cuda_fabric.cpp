@@ -59,8 +59,7 @@ std::string CudaRuntime::why_no_fabric(int device) const {
 std::size_t CudaRuntime::whole_pieces(int device, std::size_t bytes) const {
   const cuda::AllocationProperties properties = properties_of(native(device));
   std::size_t piece = 0;
-  check(api_.cuMemGetAllocationGranularity(&piece, &properties, cuda::kGranularityMinimum),
-        "cuMemGetAllocationGranularity");
+  run(api_.cuMemGetAllocationGranularity, &piece, &properties, cuda::kGranularityMinimum);
   return (bytes + piece - 1) / piece * piece;
 }
 
@@ -70,10 +69,13 @@ void CudaRuntime::check_fabric(cuda::Result result, const char* call, int device
                     std::to_string(result) + ") on device " + std::to_string(device) + ": " + about_channels());
 }
 
+// What is mapped keeps the memory: the handle is given back either way.
 void* CudaRuntime::map_fabric(cuda::MemoryHandle handle, std::size_t bytes) {
   cuda::DevicePointer place = 0;
-  check(api_.cuMemAddressReserve(&place, bytes, 0, 0, 0), "cuMemAddressReserve");
-  const cuda::Result mapped = api_.cuMemMap(place, bytes, 0, handle, 0);
+  const cuda::Result reserved = api_.cuMemAddressReserve(&place, bytes, 0, 0, 0);
+  const cuda::Result mapped = reserved == cuda::kSuccess ? api_.cuMemMap(place, bytes, 0, handle, 0) : cuda::kSuccess;
+  (void)api_.cuMemRelease(handle);
+  check(reserved, "cuMemAddressReserve");
   if (mapped != cuda::kSuccess) (void)api_.cuMemAddressFree(place, bytes);
   check(mapped, "cuMemMap");
   return CudaVendor::pointer(place);
@@ -87,14 +89,7 @@ void* CudaRuntime::allocate_fabric(int device, std::size_t bytes) {
   const cuda::Result made = api_.cuMemCreate(&handle, taken, &properties, 0);
   check_fabric(made, kCreate, device);
   check_memory(made, kCreate, taken);
-  try {
-    void* memory = map_fabric(handle, taken);
-    (void)api_.cuMemRelease(handle);  // what is mapped keeps it
-    return memory;
-  } catch (...) {
-    (void)api_.cuMemRelease(handle);
-    throw;
-  }
+  return map_fabric(handle, taken);
 }
 
 void CudaRuntime::free_fabric(void* base, int device, std::size_t bytes) noexcept {
@@ -108,7 +103,7 @@ void CudaRuntime::free_fabric(void* base, int device, std::size_t bytes) noexcep
 
 GpuRuntime::IpcBytes CudaRuntime::share_fabric(void* base) const {
   cuda::MemoryHandle handle = 0;
-  check(api_.cuMemRetainAllocationHandle(&handle, base), "cuMemRetainAllocationHandle");
+  run(api_.cuMemRetainAllocationHandle, &handle, base);
   cuda::FabricHandle shown{};
   const cuda::Result exported = api_.cuMemExportToShareableHandle(&shown, handle, cuda::kHandleFabric, 0);
   (void)api_.cuMemRelease(handle);
@@ -125,15 +120,7 @@ void* CudaRuntime::open_fabric(int device, const IpcBytes& handle, std::size_t b
   const cuda::Result opened = api_.cuMemImportFromShareableHandle(&memory, &shown, cuda::kHandleFabric);
   check_fabric(opened, kImport, device);
   check(opened, kImport);
-  const std::size_t taken = whole_pieces(device, bytes);
-  void* base = nullptr;
-  try {
-    base = map_fabric(memory, taken);
-    (void)api_.cuMemRelease(memory);
-  } catch (...) {
-    (void)api_.cuMemRelease(memory);
-    throw;
-  }
+  void* base = map_fabric(memory, whole_pieces(device, bytes));
   try {
     let_reach(device, base, bytes);
   } catch (...) {
@@ -145,7 +132,7 @@ void* CudaRuntime::open_fabric(int device, const IpcBytes& handle, std::size_t b
 
 void CudaRuntime::let_reach(int device, void* base, std::size_t bytes) {
   const cuda::Access access{{cuda::kLocationDevice, native(device)}, cuda::kAccessReadWrite};
-  check(api_.cuMemSetAccess(CudaVendor::address(base), whole_pieces(device, bytes), &access, 1), "cuMemSetAccess");
+  run(api_.cuMemSetAccess, CudaVendor::address(base), whole_pieces(device, bytes), &access, 1);
 }
 
 }  // namespace linkgauge

@@ -37,33 +37,15 @@ GraphHandle DeviceRuntime::end_capture(int, StreamHandle) { throw Unsupported(wh
 void DeviceRuntime::launch_graph(GraphHandle, StreamHandle) { throw Unsupported(why_no_graphs()); }
 
 Buffer::Buffer(DeviceRuntime& runtime, int device, MemoryKind kind, std::size_t bytes, const AllocateOptions& options)
-    : runtime_(&runtime),
-      data_(runtime.allocate(device, kind, bytes, options)),
-      bytes_(bytes),
-      kind_(kind),
-      device_(device) {}
-
+    : Buffer(runtime.allocate(device, kind, bytes, options), device, kind, bytes,
+             [&runtime](void* memory) { runtime.deallocate(memory); }) {}
 Buffer::Buffer(void* data, int device, MemoryKind kind, std::size_t bytes, std::function<void(void*)> give_back)
-    : data_(data), bytes_(bytes), kind_(kind), device_(device), give_back_(std::move(give_back)) {}
+    : data_(data, std::move(give_back)), bytes_(bytes), kind_(kind), device_(device) {}
 
-Buffer::Buffer(Buffer&& other) noexcept { *this = std::move(other); }
-
-Buffer& Buffer::operator=(Buffer&& other) noexcept {
-  std::swap(runtime_, other.runtime_);
-  std::swap(data_, other.data_);
-  std::swap(bytes_, other.bytes_);
-  std::swap(kind_, other.kind_);
-  std::swap(device_, other.device_);
-  std::swap(give_back_, other.give_back_);
-  return *this;
-}
-
-Buffer::~Buffer() {
-  if (data_ == nullptr) return;
-  if (give_back_) {
-    give_back_(data_);
-  } else {
-    runtime_->deallocate(data_);
+void Stream::end() noexcept {
+  try {
+    if (handle_ != nullptr) synchronize();
+  } catch (const Error&) {  // the device is lost, and what ran on it
   }
 }
 

@@ -12,9 +12,11 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "base/errors.h"
 #include "base/memory_kind.h"
 #include "base/not_copied.h"
 #include "base/runtime_kind.h"
@@ -140,6 +142,13 @@ class DeviceRuntime : NotCopied {
   // each parameter.
   virtual KernelHandle kernel(int device, std::string_view kernel_name) = 0;
   virtual void launch(KernelHandle kernel, const LaunchShape& shape, void** arguments, StreamHandle stream) = 0;
+  // The same with the parameters' values, whose types are the kernel's own: nothing converts them.
+  template <typename... Parameters>
+  void launch_with(KernelHandle kernel, const LaunchShape& shape, StreamHandle stream, Parameters... parameters) {
+    static_assert(((std::is_pointer_v<Parameters> || std::is_class_v<Parameters> || sizeof(Parameters) >= 4) && ...));
+    void* arguments[] = {&parameters...};
+    launch(kernel, shape, arguments, stream);
+  }
 
   // Kernels that call a vendor's device library, loaded now; made once (some seconds), then kept as kernel()'s are.
   virtual std::unique_ptr<LinkedKernels> link_kernels(int device, const LinkedCode& code);
@@ -163,14 +172,9 @@ class Buffer {
   Buffer(DeviceRuntime& runtime, int device, MemoryKind kind, std::size_t bytes, const AllocateOptions& options = {});
   // Memory that somebody else made, and takes back by `give_back`.
   Buffer(void* data, int device, MemoryKind kind, std::size_t bytes, std::function<void(void*)> give_back);
-  Buffer(Buffer&& other) noexcept;
-  Buffer& operator=(Buffer&& other) noexcept;
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-  ~Buffer();
 
-  void* data() const { return data_; }
-  std::byte* at(std::size_t offset) const { return static_cast<std::byte*>(data_) + offset; }
+  void* data() const { return data_.get(); }
+  std::byte* at(std::size_t offset) const { return static_cast<std::byte*>(data_.get()) + offset; }
   std::size_t size() const { return bytes_; }
   MemoryKind kind() const { return kind_; }
   int device() const { return device_; }  // the device that it was allocated for, also for host kinds
@@ -178,12 +182,10 @@ class Buffer {
   int copy_device() const { return kind_ == MemoryKind::kDevice || kind_ == MemoryKind::kManaged ? device_ : -1; }
 
  private:
-  DeviceRuntime* runtime_ = nullptr;
-  void* data_ = nullptr;
+  std::unique_ptr<void, std::function<void(void*)>> data_;
   std::size_t bytes_ = 0;
   MemoryKind kind_ = MemoryKind::kDevice;
   int device_ = -1;
-  std::function<void(void*)> give_back_;
 };
 
 // A handle that its runtime destroys when it goes. Never outlives the runtime.
@@ -229,10 +231,28 @@ class Stream : public Owned<&DeviceRuntime::destroy_stream> {
   }
 
   void synchronize() { runtime_->synchronize(handle_); }
+  // What is queued ends, also by the loss of the device.
+  void end() noexcept;
 
  private:
   explicit Stream(Owned made) : Owned(std::move(made)) {}
 };
+
+// What `body` queues on `stream`, as a graph. Where it throws, the capture ends all the same.
+template <typename Body>
+Graph captured(DeviceRuntime& runtime, int device, StreamHandle stream, const Body& body) {
+  runtime.begin_capture(stream);
+  try {
+    body();
+  } catch (...) {
+    try {
+      (void)Graph(runtime, runtime.end_capture(device, stream));
+    } catch (const Error&) {  // the first failure is the one to tell of
+    }
+    throw;
+  }
+  return Graph(runtime, runtime.end_capture(device, stream));
+}
 
 // Makes a device current for a scope, where that is not the calling rank's own. The rank's own device is current
 // outside of it: some vendors launch kernels and record events on streams of the current device only.

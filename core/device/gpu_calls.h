@@ -1,7 +1,7 @@
 // What the runtimes of both vendors do alike, written once over each vendor's table of symbols.
 //
 // `Vendor` is a struct of what differs: `Api`, the table; the vendor's types and constants; and under common names the
-// functions, each a NamedCall (cuda_calls.h, hip_calls.h).
+// functions of LINKGAUGE_GPU_CALLS, each a member of it (cuda_calls.h, hip_calls.h).
 #pragma once
 
 #include <algorithm>
@@ -15,18 +15,52 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "base/symbols.h"
 #include "device/gpu_runtime.h"
 
 namespace linkgauge {
 
-// A function of a table, and what errors call it.
-template <typename Api, typename Function>
-struct NamedCall {
-  Function Api::*place;
-  const char* name;
-};
-#define LINKGAUGE_CALL(role, function) \
-  static constexpr NamedCall<Api, decltype(Api::function)> role { &Api::function, #function }
+// OF(role, CUDA's function, HIP's function)
+#define LINKGAUGE_GPU_CALLS(OF)                                                          \
+  OF(device_count, cuDeviceGetCount, hipGetDeviceCount)                                  \
+  OF(pci_address, cuDeviceGetPCIBusId, hipDeviceGetPCIBusId)                             \
+  OF(device_name, cuDeviceGetName, hipDeviceGetName)                                     \
+  OF(total_memory, cuDeviceTotalMem_v2, hipDeviceTotalMem)                               \
+  OF(device_attribute, cuDeviceGetAttribute, hipDeviceGetAttribute)                      \
+  OF(can_access_peer, cuDeviceCanAccessPeer, hipDeviceCanAccessPeer)                     \
+  OF(memory_info, cuMemGetInfo_v2, hipMemGetInfo)                                        \
+  OF(allocate, cuMemAlloc_v2, hipMalloc)                                                 \
+  OF(free, cuMemFree_v2, hipFree)                                                        \
+  OF(allocate_pinned, cuMemHostAlloc, hipHostMalloc)                                     \
+  OF(free_pinned, cuMemFreeHost, hipHostFree)                                            \
+  OF(allocate_managed, cuMemAllocManaged, hipMallocManaged)                              \
+  OF(register_host, cuMemHostRegister_v2, hipHostRegister)                               \
+  OF(unregister_host, cuMemHostUnregister, hipHostUnregister)                            \
+  OF(seen_from_device, cuMemHostGetDevicePointer_v2, hipHostGetDevicePointer)            \
+  OF(address_range, cuMemGetAddressRange_v2, hipMemGetAddressRange)                      \
+  OF(share, cuIpcGetMemHandle, hipIpcGetMemHandle)                                       \
+  OF(close_shared, cuIpcCloseMemHandle, hipIpcCloseMemHandle)                            \
+  OF(create_stream, cuStreamCreate, hipStreamCreateWithFlags)                            \
+  OF(stream_priorities, cuCtxGetStreamPriorityRange, hipDeviceGetStreamPriorityRange)    \
+  OF(create_stream_of_priority, cuStreamCreateWithPriority, hipStreamCreateWithPriority) \
+  OF(destroy_stream, cuStreamDestroy_v2, hipStreamDestroy)                               \
+  OF(synchronize_stream, cuStreamSynchronize, hipStreamSynchronize)                      \
+  OF(query_stream, cuStreamQuery, hipStreamQuery)                                        \
+  OF(begin_capture, cuStreamBeginCapture_v2, hipStreamBeginCapture)                      \
+  OF(end_capture, cuStreamEndCapture, hipStreamEndCapture)                               \
+  OF(instantiate_graph, cuGraphInstantiateWithFlags, hipGraphInstantiateWithFlags)       \
+  OF(launch_graph, cuGraphLaunch, hipGraphLaunch)                                        \
+  OF(destroy_ready_graph, cuGraphExecDestroy, hipGraphExecDestroy)                       \
+  OF(destroy_graph, cuGraphDestroy, hipGraphDestroy)                                     \
+  OF(create_event, cuEventCreate, hipEventCreateWithFlags)                               \
+  OF(destroy_event, cuEventDestroy_v2, hipEventDestroy)                                  \
+  OF(record_event, cuEventRecord, hipEventRecord)                                        \
+  OF(wait_event, cuStreamWaitEvent, hipStreamWaitEvent)                                  \
+  OF(synchronize_event, cuEventSynchronize, hipEventSynchronize)                         \
+  OF(elapsed_time, cuEventElapsedTime, hipEventElapsedTime)                              \
+  OF(load_module, cuModuleLoadData, hipModuleLoadData)                                   \
+  OF(unload_module, cuModuleUnload, hipModuleUnload)                                     \
+  OF(launch_kernel, cuLaunchKernel, hipModuleLaunchKernel)
 
 template <typename Vendor>
 class GpuCalls : public GpuRuntime {
@@ -108,7 +142,7 @@ class GpuCalls : public GpuRuntime {
   bool done(StreamHandle stream) final {
     const Result result = call(Vendor::query_stream, stream);
     if (result == Vendor::kNotReady) return false;
-    check(result, Vendor::query_stream.name);
+    check(result, (api_.*Vendor::query_stream).name);
     return true;
   }
 
@@ -125,7 +159,7 @@ class GpuCalls : public GpuRuntime {
     GraphHandle ready = nullptr;
     const Result result = call(Vendor::instantiate_graph, &ready, graph, 0ULL);
     (void)call(Vendor::destroy_graph, graph);
-    check(result, Vendor::instantiate_graph.name);
+    check(result, (api_.*Vendor::instantiate_graph).name);
     return ready;
   }
   void launch_graph(GraphHandle graph, StreamHandle stream) final { run(Vendor::launch_graph, graph, stream); }
@@ -207,33 +241,32 @@ class GpuCalls : public GpuRuntime {
   }
   void* allocate_device(std::size_t bytes) final {
     Address memory{};
-    check_memory(call(Vendor::allocate, &memory, bytes), Vendor::allocate.name, bytes);
+    run_for(bytes, Vendor::allocate, &memory, bytes);
     return Vendor::pointer(memory);
   }
   void free_device(void* memory) noexcept final { (void)call(Vendor::free, Vendor::address(memory)); }
   void* allocate_pinned(std::size_t bytes, bool write_combined) final {
     void* memory = nullptr;
     const unsigned flags = Vendor::kPinnedFlags | (write_combined ? Vendor::kWriteCombinedFlag : 0U);
-    check_memory(call(Vendor::allocate_pinned, &memory, bytes, flags), Vendor::allocate_pinned.name, bytes);
+    run_for(bytes, Vendor::allocate_pinned, &memory, bytes, flags);
     return memory;
   }
   void free_pinned(void* memory) noexcept final { (void)call(Vendor::free_pinned, memory); }
   void* allocate_managed(std::size_t bytes) override {
     Address memory{};
-    check_memory(call(Vendor::allocate_managed, &memory, bytes, Vendor::kManagedFlags), Vendor::allocate_managed.name,
-                 bytes);
+    run_for(bytes, Vendor::allocate_managed, &memory, bytes, Vendor::kManagedFlags);
     return Vendor::pointer(memory);
   }
   void* allocate_fabric(int /*device*/, std::size_t /*bytes*/) override {
     throw Unsupported(std::string(to_string(Vendor::kKind)) + " devices have no fabric handles; leave --handles out");
   }
   void register_host(void* memory, std::size_t bytes) final {
-    check_memory(call(Vendor::register_host, memory, bytes, Vendor::kRegisterFlags), Vendor::register_host.name, bytes);
+    run_for(bytes, Vendor::register_host, memory, bytes, Vendor::kRegisterFlags);
     Address seen{};
     const Result result = call(Vendor::seen_from_device, &seen, memory, 0U);
     if (result == Vendor::kSuccess && Vendor::pointer(seen) == memory) return;
     unregister_host(memory);
-    check(result, Vendor::seen_from_device.name);
+    check(result, (api_.*Vendor::seen_from_device).name);
     throw Unsupported("registered host memory has another address on this device, so it cannot be placed by NUMA node");
   }
   void unregister_host(void* memory) noexcept final { (void)call(Vendor::unregister_host, memory); }
@@ -258,12 +291,21 @@ class GpuCalls : public GpuRuntime {
   virtual void advise_zero_copy(void* /*memory*/, std::size_t /*bytes*/, int /*device*/) {}
 
   template <typename Function, typename... Arguments>
-  Result call(const NamedCall<Api, Function>& named, Arguments... arguments) const {
-    return (api_.*(named.place))(arguments...);
+  Result call(Function Api::*role, Arguments... arguments) const {
+    return (api_.*role)(arguments...);
   }
   template <typename Function, typename... Arguments>
-  void run(const NamedCall<Api, Function>& named, Arguments... arguments) const {
-    check(call(named, arguments...), named.name);
+  void run(Function Api::*role, Arguments... arguments) const {
+    run(api_.*role, arguments...);
+  }
+  template <typename Signature, typename... Arguments>
+  void run(const Symbol<Signature>& function, Arguments... arguments) const {
+    check(function(arguments...), function.name);
+  }
+  // Of `bytes` of memory.
+  template <typename Function, typename... Arguments>
+  void run_for(std::size_t bytes, Function Api::*role, Arguments... arguments) const {
+    check_memory(call(role, arguments...), (api_.*role).name, bytes);
   }
 
   void check(Result result, const char* name, const std::string& detail = {}) const {
@@ -315,9 +357,9 @@ class GpuCalls : public GpuRuntime {
 
  private:
   template <typename... Functions>
-  std::string first_missing(const NamedCall<Api, Functions>&... named) const {
+  std::string first_missing(Functions Api::*... roles) const {
     const char* missing = "";
-    (void)((api_.*(named.place) != nullptr || (missing = named.name, false)) && ...);
+    (void)((api_.*roles != nullptr || (missing = (api_.*roles).name, false)) && ...);
     return missing;
   }
 };

@@ -53,45 +53,9 @@ struct HipVendor {
   static std::string error_name(const Api& api, Result result) { return api.hipGetErrorName(result); }
   static std::string error_text(const Api& api, Result result) { return api.hipGetErrorString(result); }
 
-  LINKGAUGE_CALL(device_count, hipGetDeviceCount);
-  LINKGAUGE_CALL(pci_address, hipDeviceGetPCIBusId);
-  LINKGAUGE_CALL(device_name, hipDeviceGetName);
-  LINKGAUGE_CALL(total_memory, hipDeviceTotalMem);
-  LINKGAUGE_CALL(device_attribute, hipDeviceGetAttribute);
-  LINKGAUGE_CALL(can_access_peer, hipDeviceCanAccessPeer);
-  LINKGAUGE_CALL(memory_info, hipMemGetInfo);
-  LINKGAUGE_CALL(allocate, hipMalloc);
-  LINKGAUGE_CALL(free, hipFree);
-  LINKGAUGE_CALL(allocate_pinned, hipHostMalloc);
-  LINKGAUGE_CALL(free_pinned, hipHostFree);
-  LINKGAUGE_CALL(allocate_managed, hipMallocManaged);
-  LINKGAUGE_CALL(register_host, hipHostRegister);
-  LINKGAUGE_CALL(unregister_host, hipHostUnregister);
-  LINKGAUGE_CALL(seen_from_device, hipHostGetDevicePointer);
-  LINKGAUGE_CALL(address_range, hipMemGetAddressRange);
-  LINKGAUGE_CALL(share, hipIpcGetMemHandle);
-  LINKGAUGE_CALL(close_shared, hipIpcCloseMemHandle);
-  LINKGAUGE_CALL(create_stream, hipStreamCreateWithFlags);
-  LINKGAUGE_CALL(stream_priorities, hipDeviceGetStreamPriorityRange);
-  LINKGAUGE_CALL(create_stream_of_priority, hipStreamCreateWithPriority);
-  LINKGAUGE_CALL(destroy_stream, hipStreamDestroy);
-  LINKGAUGE_CALL(synchronize_stream, hipStreamSynchronize);
-  LINKGAUGE_CALL(query_stream, hipStreamQuery);
-  LINKGAUGE_CALL(begin_capture, hipStreamBeginCapture);
-  LINKGAUGE_CALL(end_capture, hipStreamEndCapture);
-  LINKGAUGE_CALL(instantiate_graph, hipGraphInstantiateWithFlags);
-  LINKGAUGE_CALL(launch_graph, hipGraphLaunch);
-  LINKGAUGE_CALL(destroy_ready_graph, hipGraphExecDestroy);
-  LINKGAUGE_CALL(destroy_graph, hipGraphDestroy);
-  LINKGAUGE_CALL(create_event, hipEventCreateWithFlags);
-  LINKGAUGE_CALL(destroy_event, hipEventDestroy);
-  LINKGAUGE_CALL(record_event, hipEventRecord);
-  LINKGAUGE_CALL(wait_event, hipStreamWaitEvent);
-  LINKGAUGE_CALL(synchronize_event, hipEventSynchronize);
-  LINKGAUGE_CALL(elapsed_time, hipEventElapsedTime);
-  LINKGAUGE_CALL(load_module, hipModuleLoadData);
-  LINKGAUGE_CALL(unload_module, hipModuleUnload);
-  LINKGAUGE_CALL(launch_kernel, hipModuleLaunchKernel);
+#define LINKGAUGE_HIP_CALL(role, cuda_name, hip_name) static constexpr auto role = &Api::hip_name;
+  LINKGAUGE_GPU_CALLS(LINKGAUGE_HIP_CALL)
+#undef LINKGAUGE_HIP_CALL
 };
 
 }  // namespace linkgauge

@@ -89,8 +89,8 @@ int HipRuntime::current_device() const {
 std::string HipRuntime::version() const {
   int runtime = 0;
   int driver = 0;
-  check(api_.hipRuntimeGetVersion(&runtime), "hipRuntimeGetVersion");
-  check(api_.hipDriverGetVersion(&driver), "hipDriverGetVersion");
+  run(api_.hipRuntimeGetVersion, &runtime);
+  run(api_.hipDriverGetVersion, &driver);
   return "HIP " + hip_version_text(runtime) +
          (driver != runtime ? ", driver " + hip_version_text(driver) : std::string());
 }
@@ -100,7 +100,7 @@ DeviceInfo HipRuntime::describe_own(int device) const {
   DeviceInfo info = facts_of(device);
   hip::Uuid uuid{};
   if (api_.hipDeviceGetUuid != nullptr) {
-    check(api_.hipDeviceGetUuid(&uuid, own), "hipDeviceGetUuid");
+    run(api_.hipDeviceGetUuid, &uuid, own);
     info.uuid = uuid_text(uuid);
   } else {
     info.uuid = "PCI-" + info.pci_address;  // HIP before 5.1 has no other name that lasts
@@ -123,8 +123,8 @@ std::string HipRuntime::architecture(int native_device, const std::string& pci_a
 
 std::uintptr_t HipRuntime::enter(int device) const {
   int previous = 0;
-  check(api_.hipGetDevice(&previous), "hipGetDevice");
-  if (previous != native(device)) check(api_.hipSetDevice(native(device)), "hipSetDevice");
+  run(api_.hipGetDevice, &previous);
+  if (previous != native(device)) run(api_.hipSetDevice, native(device));
   entry(device).state.store(true, std::memory_order_release);
   return static_cast<std::uintptr_t>(previous);
 }
@@ -176,13 +176,12 @@ bool HipRuntime::managed_migrates(int device) const {
 }
 
 void HipRuntime::advise(void* memory, std::size_t bytes, int advice, int device) {
-  check(api_.hipMemAdvise(memory, bytes, advice, device < 0 ? hip::kCpuDevice : native(device)), "hipMemAdvise");
+  run(api_.hipMemAdvise, memory, bytes, advice, device < 0 ? hip::kCpuDevice : native(device));
 }
 
 void HipRuntime::prefetch_managed(void* memory, std::size_t bytes, int to_device, StreamHandle stream) {
   if (to_device >= 0) require(to_device);
-  check(api_.hipMemPrefetchAsync(memory, bytes, to_device < 0 ? hip::kCpuDevice : native(to_device), stream),
-        "hipMemPrefetchAsync");
+  run(api_.hipMemPrefetchAsync, memory, bytes, to_device < 0 ? hip::kCpuDevice : native(to_device), stream);
 }
 
 void* HipRuntime::open_base(const IpcBytes& bytes) {
@@ -200,19 +199,18 @@ void* HipRuntime::open_base(const IpcBytes& bytes) {
 // --- queues ------------------------------------------------------------------------------------------------------
 
 void HipRuntime::copy_here(void* target, const void* source, std::size_t bytes) {
-  check(api_.hipMemcpy(target, source, bytes, hip::kCopyDefault), "hipMemcpy");
+  run(api_.hipMemcpy, target, source, bytes, hip::kCopyDefault);
   // Between devices' memory hipMemcpy itself may return before the copy is done.
-  check(api_.hipStreamSynchronize(nullptr), "hipStreamSynchronize");
+  run(api_.hipStreamSynchronize, nullptr);
 }
 
 void HipRuntime::copy_here_async(void* target, const void* source, std::size_t bytes, StreamHandle stream) {
-  check(api_.hipMemcpyAsync(target, source, bytes, hip::kCopyDefault, stream), "hipMemcpyAsync");
+  run(api_.hipMemcpyAsync, target, source, bytes, hip::kCopyDefault, stream);
 }
 
 void HipRuntime::copy_peer_async(void* target, int target_device, const void* source, int source_device,
                                  std::size_t bytes, StreamHandle stream) {
-  check(api_.hipMemcpyPeerAsync(target, native(target_device), source, native(source_device), bytes, stream),
-        "hipMemcpyPeerAsync");
+  run(api_.hipMemcpyPeerAsync, target, native(target_device), source, native(source_device), bytes, stream);
 }
 
 // --- kernels -----------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -14,12 +15,12 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "base/errors.h"
 #include "base/not_copied.h"
 #include "base/symbols.h"
 #include "base/waiting.h"
+#include "device/host_cpu.h"
 
 extern char** environ;
 
@@ -45,13 +46,6 @@ class ScratchFolder : NotCopied {
  private:
   std::string path_;
 };
-
-std::string text_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 // Runs the program with stderr to a file; its exit status as waitpid gives it.
 int run_child(const std::vector<std::string>& words, const std::string& error_file) {
@@ -116,9 +110,7 @@ std::string HiprtcCompiler::compile(const std::string& source, const std::string
   }
   std::string said = text_of(error_file);
   while (!said.empty() && std::isspace(static_cast<unsigned char>(said.back())) != 0) said.pop_back();
-  for (char& c : said) {
-    if (c == '\n') c = ' ';
-  }
+  std::replace(said.begin(), said.end(), '\n', ' ');
   constexpr std::size_t kMostSaid = 2000;
   if (said.size() > kMostSaid) said = said.substr(said.size() - kMostSaid);
   const bool killed = WIFSIGNALED(status);

@@ -122,6 +122,13 @@ constexpr std::array<ArmPart, 12> kArmParts{{{0x41, 0xd0c, "Neoverse N1"},
 
 }  // namespace
 
+std::string text_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
 std::string first_line(const std::string& path) {
   std::ifstream file(path);
   std::string line;

@@ -21,6 +21,8 @@ std::size_t last_level_cache_bytes_of(int core);  // 0: the machine does not say
 std::size_t memory_total_bytes();
 MemoryInfo memory_now();  // what may be allocated now: the machine's available memory and every cgroup limit above us
 
+// A whole file; empty where it cannot be read.
+std::string text_of(const std::string& path);
 // First line of a file, without the newline; empty where it cannot be read.
 std::string first_line(const std::string& path);
 // "0-3,8" as numbers.

@@ -25,24 +25,11 @@
 namespace linkgauge {
 namespace {
 
-constexpr int kPolicyPreferred = 1;  // linux/mempolicy.h; libnuma would be a dependency for two constants
-constexpr int kPolicyBind = 2;
-constexpr std::size_t kMaxNodes = 1024;
 #ifndef MADV_POPULATE_WRITE
 constexpr int MADV_POPULATE_WRITE = 23;  // Linux 5.14, absent from older C libraries' headers
 #endif
 
 std::string error_text(int error) { return std::string(std::strerror(error)); }
-
-// Where the first touch is to place the pages. Returns errno, 0 for success.
-int place_on_node(void* memory, std::size_t bytes, int node, bool strict) {
-  std::array<unsigned long, kMaxNodes / (8 * sizeof(unsigned long))> mask{};
-  const auto bits = 8 * sizeof(unsigned long);
-  mask[static_cast<std::size_t>(node) / bits] = 1UL << (static_cast<std::size_t>(node) % bits);
-  const long rc =
-      syscall(SYS_mbind, memory, bytes, strict ? kPolicyBind : kPolicyPreferred, mask.data(), kMaxNodes + 1, 0U);
-  return rc == 0 ? 0 : errno;
-}
 
 // Writes to each page, and leaves what is there: it may be another process's, which writes it as well.
 void touch_pages(void* memory, std::size_t bytes) {
@@ -94,11 +81,7 @@ HostMemory::HostMemory() {
 }
 
 HostMemory::~HostMemory() {
-  for (const auto& [memory, block] : blocks_) {
-    munmap(memory, block.mapped_bytes);
-    if (block.fd >= 0) close(block.fd);
-    if (!folder_.empty() && !block.path.empty()) unlink(block.path.c_str());
-  }
+  for (const auto& [memory, block] : blocks_) give_back(memory, block);
 }
 
 std::size_t HostMemory::shareable_bytes(std::size_t free_bytes) const {
@@ -130,7 +113,7 @@ HostMemory::Block HostMemory::make_shared_file(std::size_t mapped_bytes) {
 }
 
 void* HostMemory::allocate(MemoryKind kind, std::size_t bytes, int node, bool strict, bool huge_pages) {
-  const std::size_t mapped = (std::max<std::size_t>(bytes, 1) + page_bytes() - 1) / page_bytes() * page_bytes();
+  const std::size_t mapped = whole_pages(bytes);
   const bool shared = kind != MemoryKind::kPageable;
   const std::string what = std::to_string(bytes) + " bytes of " + std::string(to_string(kind)) + " memory";
   const std::size_t free_bytes = shared ? shareable_bytes(memory_now().free_bytes) : memory_now().free_bytes;
@@ -139,28 +122,20 @@ void* HostMemory::allocate(MemoryKind kind, std::size_t bytes, int node, bool st
   Block block;
   block.mapped_bytes = mapped;
   if (shared) block = make_shared_file(mapped);
-  const auto give_up = [&](void* memory) {
-    if (memory != nullptr && memory != MAP_FAILED) munmap(memory, mapped);
-    if (block.fd >= 0) close(block.fd);
-    if (shared && !folder_.empty()) unlink(block.path.c_str());
+  void* memory = MAP_FAILED;
+  const auto give_up = [&](const std::string& call, int error) {
+    give_back(memory, block);
+    return MemoryError(what + ": " + call + error_text(error));
   };
 
-  if (shared && ftruncate(block.fd, static_cast<off_t>(mapped)) != 0) {
-    const int error = errno;
-    give_up(nullptr);
-    throw MemoryError(what + ": ftruncate: " + error_text(error));
-  }
+  if (shared && ftruncate(block.fd, static_cast<off_t>(mapped)) != 0) throw give_up("ftruncate: ", errno);
   const int flags = shared ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
-  void* memory = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, flags, block.fd, 0);
-  if (memory == MAP_FAILED) {
-    const int error = errno;
-    give_up(memory);
-    throw MemoryError(what + ": mmap: " + error_text(error));
-  }
+  memory = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, flags, block.fd, 0);
+  if (memory == MAP_FAILED) throw give_up("mmap: ", errno);
   if (node >= 0) {
     const int error = place_on_node(memory, mapped, node, strict);
     if (error != 0 && strict) {
-      give_up(memory);
+      give_back(memory, block);
       throw Unsupported("memory cannot be placed on NUMA node " + std::to_string(node) +
                         ": mbind: " + error_text(error));
     }
@@ -169,10 +144,7 @@ void* HostMemory::allocate(MemoryKind kind, std::size_t bytes, int node, bool st
   // Taken from the file system first: a full tmpfs is an error here, and SIGBUS at the first touch otherwise.
   if (shared) {
     const int error = posix_fallocate(block.fd, 0, static_cast<off_t>(mapped));
-    if (error != 0 && error != EOPNOTSUPP && error != EINVAL) {
-      give_up(memory);
-      throw MemoryError(what + ": " + error_text(error));
-    }
+    if (error != 0 && error != EOPNOTSUPP && error != EINVAL) throw give_up("", error);
   }
   touch_pages(memory, mapped);
   account_pages(memory, mapped, strict ? node : -1, huge_pages);
@@ -195,7 +167,11 @@ void HostMemory::forget(void* memory) noexcept {
     block = std::move(found->second);
     blocks_.erase(found);
   }
-  munmap(memory, block.mapped_bytes);
+  give_back(memory, block);
+}
+
+void HostMemory::give_back(void* memory, const Block& block) const noexcept {
+  if (memory != MAP_FAILED) munmap(memory, block.mapped_bytes);
   if (block.fd >= 0) close(block.fd);
   if (!folder_.empty() && !block.path.empty()) unlink(block.path.c_str());
 }

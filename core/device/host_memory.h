@@ -39,6 +39,7 @@ class HostMemory : NotCopied {
   Block make_shared_file(std::size_t mapped_bytes);
   void remember(void* memory, Block block);
   void forget(void* memory) noexcept;
+  void give_back(void* memory, const Block& block) const noexcept;  // MAP_FAILED: what else there is of the block
 
   std::string folder_;  // empty: memfd
   mutable std::mutex mutex_;

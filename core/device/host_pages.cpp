@@ -6,19 +6,13 @@
 #include <sstream>
 #include <utility>
 
+#include "device/host_cpu.h"
 #include "device/host_placement.h"
 
 namespace linkgauge {
 namespace {
 
 thread_local HostPages account;
-
-std::string text_of(const char* path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 std::uintptr_t huge_page_bytes() {
   std::uintptr_t bytes = 0;

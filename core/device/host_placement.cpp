@@ -32,14 +32,20 @@ NodeMask mask_of(int node) {
   return mask;
 }
 
+}  // namespace
+
+std::size_t page_bytes() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
+
 std::size_t whole_pages(std::size_t bytes) {
   const std::size_t page = page_bytes();
   return (std::max<std::size_t>(bytes, 1) + page - 1) / page * page;
 }
 
-}  // namespace
-
-std::size_t page_bytes() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
+int place_on_node(void* memory, std::size_t bytes, int numa_node, bool only) {
+  const NodeMask mask = mask_of(numa_node);
+  // The kernel takes one bit less than it is told of.
+  return syscall(SYS_mbind, memory, bytes, only ? kBind : kPreferred, mask.data(), kMostNodes + 1, 0U) == 0 ? 0 : errno;
+}
 
 void* map_host_memory(std::size_t bytes, int numa_node, bool huge_pages) {
   const std::string what = std::to_string(bytes) + " bytes of host memory";
@@ -49,9 +55,7 @@ void* map_host_memory(std::size_t bytes, int numa_node, bool huge_pages) {
   void* memory = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw MemoryError(what + ": mmap failed: " + std::strerror(errno));
   if (numa_node >= 0) {
-    const NodeMask mask = mask_of(numa_node);
-    if (syscall(SYS_mbind, memory, length, kBind, mask.data(), kMostNodes, 0) != 0) {
-      const int error = errno;
+    if (const int error = place_on_node(memory, length, numa_node, true); error != 0) {
       munmap(memory, length);
       throw MemoryError(what + ": mbind to NUMA node " + std::to_string(numa_node) +
                         " failed: " + std::strerror(error));

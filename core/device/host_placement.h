@@ -11,6 +11,13 @@ namespace linkgauge {
 
 std::size_t page_bytes();  // of the smallest pages
 
+// Bytes of whole pages that hold so many, at least one.
+std::size_t whole_pages(std::size_t bytes);
+
+// Where the first touch is to place the pages: on `numa_node` only, or there where it can. Returns errno, 0 for
+// success.
+int place_on_node(void* memory, std::size_t bytes, int numa_node, bool only);
+
 // Pages are bound to `numa_node` (-1: wherever they fall), asked to be huge if so told, and touched, so that no fault
 // falls into a timed region. Throws MemoryError naming the call that failed.
 void* map_host_memory(std::size_t bytes, int numa_node, bool huge_pages);

@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
+
+#include "device/host_cpu.h"
 
 namespace linkgauge {
 namespace {
@@ -38,11 +38,7 @@ std::string default_folder() {
 }
 
 std::string read_image(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return {};
-  std::ostringstream text;
-  text << file.rdbuf();
-  const std::string bytes = text.str();
+  const std::string bytes = text_of(path);
   if (bytes.size() <= kHeaderBytes || std::memcmp(bytes.data(), kMagic, sizeof(kMagic)) != 0) return {};
   std::uint64_t size = 0;
   std::uint64_t sum = 0;

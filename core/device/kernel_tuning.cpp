@@ -136,13 +136,16 @@ class Interval {
   Event stop_;
 };
 
-double launch_time_ns(DeviceRuntime& runtime, int device, const CopyVariant& variant, void** arguments, int repeats) {
+// `parameters`: of the variant's kernel.
+template <typename... Parameters>
+double launch_time_ns(DeviceRuntime& runtime, int device, const CopyVariant& variant, int repeats,
+                      Parameters... parameters) {
   Stream stream(runtime, device);
   Interval interval(runtime, device);
   const KernelHandle kernel = runtime.kernel(device, variant.kernel);
   const auto launches = [&](int count) {
     return interval.time_ns(stream.handle(), [&] {
-      for (int i = 0; i < count; ++i) runtime.launch(kernel, variant.shape, arguments, stream.handle());
+      for (int i = 0; i < count; ++i) runtime.launch_with(kernel, variant.shape, stream.handle(), parameters...);
     });
   };
   const double first = launches(1);  // also the warm-up
@@ -291,9 +294,7 @@ std::vector<CopyVariant> copy_variants(DeviceRuntime& runtime, int device, std::
 
 double copy_time_ns(DeviceRuntime& runtime, int device, const CopyVariant& variant, void* target, const void* source,
                     std::size_t bytes, int repeats) {
-  std::uint64_t length = bytes;
-  void* arguments[] = {&target, &source, &length};
-  return launch_time_ns(runtime, device, variant, arguments, repeats);
+  return launch_time_ns(runtime, device, variant, repeats, target, source, std::uint64_t{bytes});
 }
 
 CopyVariant fastest_copy(DeviceRuntime& runtime, const CopyPath& path, void* target, const void* source,
@@ -307,10 +308,9 @@ CopyVariant fastest_copy(DeviceRuntime& runtime, const CopyPath& path, void* tar
 CopyVariant fastest_both_ways(DeviceRuntime& runtime, int device, const BothWays& ways, std::size_t bytes, int blocks) {
   const std::string both = "both ways";
   return remembered({place(runtime, device), both, both, magnitude(bytes), blocks}, [&] {
-    BothWays places = ways;
     const auto time_ns = [&](const CopyVariant& variant, std::uint64_t length) {
-      void* arguments[] = {&places.target, &places.source, &places.target_back, &places.source_back, &length};
-      return launch_time_ns(runtime, device, variant, arguments, 1);
+      return launch_time_ns(runtime, device, variant, 1, ways.target, ways.source, ways.target_back, ways.source_back,
+                            length);
     };
     const std::vector<CopyVariant> variants = both_ways_variants(runtime, device, blocks);
     const std::size_t probed = std::min(bytes, kSteadyBytes);

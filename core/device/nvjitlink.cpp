@@ -17,27 +17,28 @@ class Linker : NotCopied {
   Linker(const Api& api, const std::string& architecture) : api_(api) {
     const std::string option = "-arch=" + architecture;
     const char* options[] = {option.c_str()};
-    check(api_.nvJitLinkCreate(&handle_, 1, options), "nvJitLinkCreate");
+    run(api_.nvJitLinkCreate, &handle_, 1, options);
   }
   ~Linker() {
     if (handle_ != nullptr) (void)api_.nvJitLinkDestroy(&handle_);
   }
 
   std::string link(const std::string& cubin, const std::string& archive) {
-    check(api_.nvJitLinkAddData(handle_, kCubin, cubin.data(), cubin.size(), "linkgauge_kernels"), "nvJitLinkAddData");
-    check(api_.nvJitLinkAddFile(handle_, kLibrary, archive.c_str()), "nvJitLinkAddFile");
-    check(api_.nvJitLinkComplete(handle_), "nvJitLinkComplete");
+    run(api_.nvJitLinkAddData, handle_, kCubin, cubin.data(), cubin.size(), "linkgauge_kernels");
+    run(api_.nvJitLinkAddFile, handle_, kLibrary, archive.c_str());
+    run(api_.nvJitLinkComplete, handle_);
     std::size_t size = 0;
-    check(api_.nvJitLinkGetLinkedCubinSize(handle_, &size), "nvJitLinkGetLinkedCubinSize");
+    run(api_.nvJitLinkGetLinkedCubinSize, handle_, &size);
     std::string image(size, '\0');
-    check(api_.nvJitLinkGetLinkedCubin(handle_, image.data()), "nvJitLinkGetLinkedCubin");
+    run(api_.nvJitLinkGetLinkedCubin, handle_, image.data());
     return image;
   }
 
  private:
-  void check(Result result, const char* call) const {
-    if (result == 0) return;
-    throw RuntimeCallError(call, "nvJitLink error", result, -1, log());
+  template <typename Call, typename... Given>
+  void run(const Call& call, Given... given) const {
+    const Result result = call(given...);
+    if (result != 0) throw RuntimeCallError(call.name, "nvJitLink error", result, -1, log());
   }
   std::string log() const {
     std::size_t size = 0;

@@ -1,5 +1,7 @@
 #include "device/rtc_api.h"
 
+#include <algorithm>
+
 #include "base/errors.h"
 #include "base/not_copied.h"
 
@@ -19,11 +21,8 @@ std::string log_of(const Api& api, Program program) {
   if (api.log_size(program, &size) != 0 || size <= 1) return {};
   std::string text(size, '\0');
   if (api.log(program, text.data()) != 0) return {};
-  text.resize(text.find('\0') == std::string::npos ? text.size() : text.find('\0'));
-  if (text.size() > kMostLog) text.resize(kMostLog);
-  for (char& c : text) {
-    if (c == '\n') c = ' ';
-  }
+  text.resize(std::min(text.find('\0'), std::min(size, kMostLog)));
+  std::replace(text.begin(), text.end(), '\n', ' ');
   return text;
 }
 

@@ -242,6 +242,11 @@ sycl::Queue SyclRuntime::make_queue(const Device& device) const {
   return queue;
 }
 
+void SyclRuntime::replace(sycl::Event& held, sycl::Event by) const noexcept {
+  if (held != nullptr) api_.DPCTLEvent_Delete(held);
+  held = by;
+}
+
 StreamHandle SyclRuntime::create_stream(int device) {
   const Device& mine = at(device);
   return new SyclStream{make_queue(mine), device};
@@ -254,7 +259,7 @@ void SyclRuntime::destroy_stream(StreamHandle stream) noexcept {
   } catch (const Error&) {
     // The device is lost, and what was queued there.
   }
-  if (mine->last != nullptr) api_.DPCTLEvent_Delete(mine->last);
+  replace(mine->last, nullptr);
   api_.DPCTLQueue_Delete(mine->queue);
 }
 
@@ -278,8 +283,7 @@ void SyclRuntime::copy_async(void* target, int target_device, const void* source
   }
   const sycl::Event copied = api_.DPCTLQueue_Memcpy(mine.queue, target, source, bytes);
   if (copied == nullptr) fail("DPCTLQueue_Memcpy", mine.device);
-  if (mine.last != nullptr) api_.DPCTLEvent_Delete(mine.last);
-  mine.last = copied;
+  replace(mine.last, copied);
 }
 
 EventHandle SyclRuntime::create_event(int device) {
@@ -291,15 +295,14 @@ EventHandle SyclRuntime::create_event(int device) {
 
 void SyclRuntime::destroy_event(EventHandle event) noexcept {
   const std::unique_ptr<SyclEvent> mine(&event_of(event));
-  if (mine->recorded != nullptr) api_.DPCTLEvent_Delete(mine->recorded);
+  replace(mine->recorded, nullptr);
 }
 
 void SyclRuntime::record(EventHandle event, StreamHandle stream) {
   const SyclStream& mine = stream_of(stream);
   const sycl::Event reached = api_.DPCTLQueue_SubmitBarrier(mine.queue);
   if (reached == nullptr) fail("DPCTLQueue_SubmitBarrier", mine.device);
-  if (event_of(event).recorded != nullptr) api_.DPCTLEvent_Delete(event_of(event).recorded);
-  event_of(event).recorded = reached;
+  replace(event_of(event).recorded, reached);
 }
 
 void SyclRuntime::wait(StreamHandle stream, EventHandle event) {
@@ -307,8 +310,7 @@ void SyclRuntime::wait(StreamHandle stream, EventHandle event) {
   if (event_of(event).recorded == nullptr) return;
   const sycl::Event passed = api_.DPCTLQueue_SubmitBarrierForEvents(mine.queue, &event_of(event).recorded, 1);
   if (passed == nullptr) fail("DPCTLQueue_SubmitBarrierForEvents", mine.device);
-  if (mine.last != nullptr) api_.DPCTLEvent_Delete(mine.last);
-  mine.last = passed;
+  replace(mine.last, passed);
 }
 
 void SyclRuntime::synchronize_event(EventHandle event) {
@@ -349,13 +351,9 @@ void SyclRuntime::copy_now(void* target, int target_device, const void* source, 
   }
   const sycl::Event copied = api_.DPCTLQueue_Memcpy(at(device).queue, target, source, bytes);
   if (copied == nullptr) fail("DPCTLQueue_Memcpy", device);
-  try {
-    waited("DPCTLEvent_Wait", device, [&] { api_.DPCTLEvent_Wait(copied); });
-  } catch (...) {
-    api_.DPCTLEvent_Delete(copied);
-    throw;
-  }
-  api_.DPCTLEvent_Delete(copied);
+  const auto give_back = [this](void* event) { api_.DPCTLEvent_Delete(event); };
+  const std::unique_ptr<void, decltype(give_back)> held(copied, give_back);
+  waited("DPCTLEvent_Wait", device, [&] { api_.DPCTLEvent_Wait(copied); });
 }
 
 std::shared_ptr<DeviceRuntime> open_sycl_runtime(const RuntimeRequest& request) {

@@ -76,6 +76,7 @@ class SyclRuntime final : public DeviceRuntime {
   std::string why_no_usm(int device, int aspect, const char* name) const;  // "": it has
   sycl::Queue make_queue(const Device& device) const;
   void release() noexcept;
+  void replace(sycl::Event& held, sycl::Event by) const noexcept;  // what was held is given back
   [[noreturn]] void fail(const char* call, int device, const std::string& detail = {}) const;
   template <typename Call>
   void waited(const char* name, int device, const Call& call) const;

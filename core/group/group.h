@@ -113,6 +113,8 @@ class Group {
   // whatever has happened, so that memory which others may still be using can be given back. Later calls return at
   // once.
   virtual void leave() noexcept = 0;
+  // Where memory is given back that other ranks reach: a barrier, and leave() where a rank has failed.
+  void part(const Progress& progress) noexcept;
 };
 
 // A group of `size` threads of this process; element i is for the thread that plays rank i. They share one state.

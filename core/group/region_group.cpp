@@ -315,6 +315,14 @@ void Group::abort_with(const std::exception& error) noexcept {
   finish_telling();
 }
 
+void Group::part(const Progress& progress) noexcept {
+  try {
+    barrier(progress, Waiting::kSleep);
+  } catch (const Error&) {
+    leave();
+  }
+}
+
 void check_subset(const std::vector<int>& ranks, int size) {
   std::vector<int> sorted = ranks;
   std::sort(sorted.begin(), sorted.end());

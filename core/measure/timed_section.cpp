@@ -196,10 +196,7 @@ class GatedSection final : public TimedSection {
     for (std::size_t i = 0; i < kernels_.size(); ++i) {
       const Operation::DeviceQueue& queue = events_.queues()[i];
       const OtherDevice current(runtime_, queue.device, events_.own());
-      const void* open = &words().open;
-      void* gave_up = &words().gave_up;
-      void* arguments[] = {&open, &turn_, &looks_, &gave_up};
-      runtime_.launch(kernels_[i], LaunchShape{}, arguments, queue.stream);
+      runtime_.launch_with(kernels_[i], {}, queue.stream, &words().open, turn_, looks_, &words().gave_up);
       events_.record_start(i);
       held_ = std::max(held_, i + 1);
     }

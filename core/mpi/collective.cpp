@@ -87,44 +87,31 @@ void MpiCollectiveCall::run(const void* source, void* target, MpiRequests* begun
   const void* send = traffic_.in_place ? nullptr : source;
   switch (traffic_.pattern) {
     case Pattern::kAlltoall:
-      if (counted_) {
-        mpi_->alltoallv(source, target, counts_, unit_, communicator_, begun);
-      } else {
-        mpi_->alltoall(source, target, block_, communicator_, begun);
-      }
-      return;
+      if (!counted_) return mpi_->alltoall(source, target, block_, communicator_, begun);
+      [[fallthrough]];
     case Pattern::kAlltoallv:
-      mpi_->alltoallv(source, target, counts_, unit_, communicator_, begun);
-      return;
+      return mpi_->alltoallv(source, target, counts_, unit_, communicator_, begun);
     case Pattern::kHalo:
-      mpi_->neighbor_alltoallv(source, target, counts_, unit_, neighbors_, begun);
-      return;
+      return mpi_->neighbor_alltoallv(source, target, counts_, unit_, neighbors_, begun);
     case Pattern::kBarrier:
-      mpi_->barrier(communicator_, begun);
-      return;
+      return mpi_->barrier(communicator_, begun);
     case Pattern::kAllreduce:
-      mpi_->allreduce(send, target, elements_, traffic_.datatype, traffic_.op, communicator_, begun);
-      return;
+      return mpi_->allreduce(send, target, elements_, traffic_.datatype, traffic_.op, communicator_, begun);
     case Pattern::kAllgather:
-      mpi_->allgather(send, target, block_, communicator_, begun);
-      return;
+      return mpi_->allgather(send, target, block_, communicator_, begun);
     case Pattern::kReduceScatter:
-      mpi_->reduce_scatter_block(send, target, elements_, traffic_.datatype, traffic_.op, communicator_, begun);
-      return;
+      return mpi_->reduce_scatter_block(send, target, elements_, traffic_.datatype, traffic_.op, communicator_, begun);
     case Pattern::kBroadcast:  // MPI has one buffer here: what the root sends, what the others receive
-      mpi_->broadcast(is_root_ ? const_cast<void*>(source) : target, block_, traffic_.root, communicator_, begun);
-      return;
+      return mpi_->broadcast(is_root_ ? const_cast<void*>(source) : target, block_, traffic_.root, communicator_,
+                             begun);
     case Pattern::kReduce:
-      mpi_->reduce(is_root_ ? send : source, target, elements_, traffic_.datatype, traffic_.op, traffic_.root,
-                   communicator_, begun);
-      return;
+      return mpi_->reduce(is_root_ ? send : source, target, elements_, traffic_.datatype, traffic_.op, traffic_.root,
+                          communicator_, begun);
     case Pattern::kGather:
-      mpi_->gather(is_root_ ? send : source, target, block_, traffic_.root, communicator_, begun);
-      return;
+      return mpi_->gather(is_root_ ? send : source, target, block_, traffic_.root, communicator_, begun);
     case Pattern::kScatter:
-      mpi_->scatter(source, is_root_ && traffic_.in_place ? nullptr : target, block_, traffic_.root, communicator_,
-                    begun);
-      return;
+      return mpi_->scatter(source, is_root_ && traffic_.in_place ? nullptr : target, block_, traffic_.root,
+                           communicator_, begun);
     default:
       throw CallerError("MPI has no collective for " + std::string(to_string(traffic_.pattern)));
   }

@@ -15,15 +15,15 @@ template <typename Handle>
 class Library final : public MpiLibrary {
  public:
   Library(const SharedLibrary& library, MpiAbi abi, std::map<std::string, std::uint64_t> handles)
-      : path_(library.path()), abi_(abi), handles_(std::move(handles)), variables_(library) {
+      : path_(library.path()), handles_(std::move(handles)), variables_(library) {
     calls_.mpi = MpiSymbols<Handle>::load(library);
     calls_.constants = mpi_constants(abi);
     calls_.byte = named("byte");
     world_ = bits_of(named("comm_world"));
-    calls_.check(mpi().comm_set_errhandler(named("comm_world"), named("errors_return")), "MPI_Comm_set_errhandler");
+    calls_.run(mpi().comm_set_errhandler, named("comm_world"), named("errors_return"));
     std::string text(static_cast<std::size_t>(calls_.constants.max_library_version_string) + 1, '\0');
     int length = 0;
-    calls_.check(mpi().get_library_version(text.data(), &length), "MPI_Get_library_version");
+    calls_.run(mpi().get_library_version, text.data(), &length);
     version_ = text.substr(0, static_cast<std::size_t>(length));
     calls_.block = made_contiguous(kMpiBlockBytes);
     contiguous_ = {{1, calls_.byte}, {kMpiBlockBytes, calls_.block}};
@@ -31,7 +31,6 @@ class Library final : public MpiLibrary {
 
   const std::string& path() const override { return path_; }
   const std::string& version() const override { return version_; }
-  MpiAbi abi() const override { return abi_; }
   std::uint64_t world() const override { return world_; }
 
   std::string why_not_size(std::size_t bytes) const override {
@@ -56,7 +55,7 @@ class Library final : public MpiLibrary {
   }
 
   bool takes_device_pointers(std::string_view runtime) const override {
-    const auto says_yes = [](int (*query)()) { return query != nullptr && query() == 1; };
+    const auto says_yes = [](const Symbol<int()>& query) { return query != nullptr && query() == 1; };
     if (runtime == "cuda") return says_yes(mpi().query_cuda_support);
     if (runtime == "hip") return says_yes(mpi().query_rocm_support) || says_yes(mpi().query_hip_support);
     return false;
@@ -66,79 +65,64 @@ class Library final : public MpiLibrary {
 
   int rank(std::uint64_t communicator) override {
     int rank = 0;
-    calls_.check(mpi().comm_rank(comm(communicator), &rank), "MPI_Comm_rank");
+    calls_.run(mpi().comm_rank, comm(communicator), &rank);
     return rank;
-  }
-  int size(std::uint64_t communicator) override {
-    int size = 0;
-    calls_.check(mpi().comm_size(comm(communicator), &size), "MPI_Comm_size");
-    return size;
   }
   std::uint64_t comm_split(std::uint64_t communicator, int color, int key) override {
     Handle made{};
-    calls_.check(mpi().comm_split(comm(communicator), color < 0 ? calls_.constants.undefined : color, key, &made),
-                 "MPI_Comm_split");
+    calls_.run(mpi().comm_split, comm(communicator), color < 0 ? calls_.constants.undefined : color, key, &made);
     if (color < 0) return 0;
-    calls_.check(mpi().comm_set_errhandler(made, named("errors_return")), "MPI_Comm_set_errhandler");
+    calls_.run(mpi().comm_set_errhandler, made, named("errors_return"));
     return bits_of(made);
   }
   void comm_free(std::uint64_t communicator) override {
     Handle handle = comm(communicator);
-    calls_.check(mpi().comm_free(&handle), "MPI_Comm_free");
+    calls_.run(mpi().comm_free, &handle);
   }
 
   void send(const void* data, std::size_t bytes, int peer, int tag, std::uint64_t communicator) override {
-    calls_.check(mpi().send(data, calls_.count_for(bytes), calls_.type_for(bytes), peer, tag, comm(communicator)),
-                 "MPI_Send");
+    calls_.run(mpi().send, data, calls_.count_for(bytes), calls_.type_for(bytes), peer, tag, comm(communicator));
   }
   void recv(void* data, std::size_t bytes, int peer, int tag, std::uint64_t communicator) override {
-    calls_.check(mpi().recv(data, calls_.count_for(bytes), calls_.type_for(bytes), peer, tag, comm(communicator),
-                            calls_.status_ignore()),
-                 "MPI_Recv");
+    calls_.run(mpi().recv, data, calls_.count_for(bytes), calls_.type_for(bytes), peer, tag, comm(communicator),
+               calls_.status_ignore());
   }
   std::unique_ptr<MpiRequests> requests(int capacity, RequestKind kind) override {
     return std::make_unique<RequestsOf<Handle>>(calls_, capacity, kind);
   }
   void progress(std::uint64_t communicator) override {
     int found = 0;
-    calls_.check(mpi().iprobe(calls_.constants.any_source, calls_.constants.any_tag, comm(communicator), &found,
-                              calls_.status_ignore()),
-                 "MPI_Iprobe");
+    calls_.run(mpi().iprobe, calls_.constants.any_source, calls_.constants.any_tag, comm(communicator), &found,
+               calls_.status_ignore());
   }
 
   void barrier(std::uint64_t communicator, MpiRequests* begun) override {
-    collective(mpi().barrier, "MPI_Barrier", begun, comm(communicator));
+    collective(mpi().barrier, begun, comm(communicator));
   }
   void broadcast(void* data, std::size_t bytes, int root, std::uint64_t communicator, MpiRequests* begun) override {
-    collective(mpi().bcast, "MPI_Bcast", begun, data, calls_.count_for(bytes), calls_.type_for(bytes), root,
-               comm(communicator));
+    collective(mpi().bcast, begun, data, calls_.count_for(bytes), calls_.type_for(bytes), root, comm(communicator));
   }
   void allgather(const void* send, void* receive, std::size_t block, std::uint64_t communicator,
                  MpiRequests* begun) override {
-    const int count = calls_.count_for(block);
-    const Handle type = calls_.type_for(block);
-    collective(mpi().allgather, "MPI_Allgather", begun, calls_.or_in_place(send), count, type, receive, count, type,
-               comm(communicator));
+    const auto [count, type] = calls_.counted(block);
+    collective(mpi().allgather, begun, calls_.or_in_place(send), count, type, receive, count, type, comm(communicator));
   }
   void gather(const void* send, void* receive, std::size_t block, int root, std::uint64_t communicator,
               MpiRequests* begun) override {
-    const int count = calls_.count_for(block);
-    const Handle type = calls_.type_for(block);
-    collective(mpi().gather, "MPI_Gather", begun, calls_.or_in_place(send), count, type, receive, count, type, root,
+    const auto [count, type] = calls_.counted(block);
+    collective(mpi().gather, begun, calls_.or_in_place(send), count, type, receive, count, type, root,
                comm(communicator));
   }
   void scatter(const void* send, void* receive, std::size_t block, int root, std::uint64_t communicator,
                MpiRequests* begun) override {
-    const int count = calls_.count_for(block);
-    const Handle type = calls_.type_for(block);
-    collective(mpi().scatter, "MPI_Scatter", begun, send, count, type, const_cast<void*>(calls_.or_in_place(receive)),
-               count, type, root, comm(communicator));
+    const auto [count, type] = calls_.counted(block);
+    collective(mpi().scatter, begun, send, count, type, const_cast<void*>(calls_.or_in_place(receive)), count, type,
+               root, comm(communicator));
   }
   void alltoall(const void* send, void* receive, std::size_t block, std::uint64_t communicator,
                 MpiRequests* begun) override {
-    const int count = calls_.count_for(block);
-    const Handle type = calls_.type_for(block);
-    collective(mpi().alltoall, "MPI_Alltoall", begun, send, count, type, receive, count, type, comm(communicator));
+    const auto [count, type] = calls_.counted(block);
+    collective(mpi().alltoall, begun, send, count, type, receive, count, type, comm(communicator));
   }
   std::uint64_t contiguous_type(std::size_t bytes) override {
     const auto [place, is_new] = contiguous_.try_emplace(bytes);
@@ -149,119 +133,108 @@ class Library final : public MpiLibrary {
     Handle run{};
     Handle plane{};
     Handle whole{};
-    calls_.check(mpi().type_contiguous(static_cast<int>(region.run_bytes), calls_.byte, &run), "MPI_Type_contiguous");
-    calls_.check(mpi().type_create_hvector(static_cast<int>(region.rows), 1,
-                                           static_cast<std::intptr_t>(region.row_stride), run, &plane),
-                 "MPI_Type_create_hvector");
-    calls_.check(mpi().type_create_hvector(static_cast<int>(region.planes), 1,
-                                           static_cast<std::intptr_t>(region.plane_stride), plane, &whole),
-                 "MPI_Type_create_hvector");
-    calls_.check(mpi().type_commit(&whole), "MPI_Type_commit");
-    calls_.check(mpi().type_free(&plane), "MPI_Type_free");
-    calls_.check(mpi().type_free(&run), "MPI_Type_free");
+    calls_.run(mpi().type_contiguous, static_cast<int>(region.run_bytes), calls_.byte, &run);
+    calls_.run(mpi().type_create_hvector, static_cast<int>(region.rows), 1,
+               static_cast<std::intptr_t>(region.row_stride), run, &plane);
+    calls_.run(mpi().type_create_hvector, static_cast<int>(region.planes), 1,
+               static_cast<std::intptr_t>(region.plane_stride), plane, &whole);
+    calls_.run(mpi().type_commit, &whole);
+    calls_.run(mpi().type_free, &plane);
+    calls_.run(mpi().type_free, &run);
     return bits_of(whole);
   }
   void type_free(std::uint64_t type) override {
     Handle handle = handle_of<Handle>(type);
-    calls_.check(mpi().type_free(&handle), "MPI_Type_free");
+    calls_.run(mpi().type_free, &handle);
   }
   void alltoallv(const void* send, void* receive, const AlltoallvCounts& counts, std::uint64_t type,
                  std::uint64_t communicator, MpiRequests* begun) override {
-    counted(mpi().alltoallv, "MPI_Alltoallv", begun, send, receive, counts, type, communicator);
+    counted(mpi().alltoallv, begun, send, receive, counts, type, communicator);
   }
   void neighbor_alltoallv(const void* send, void* receive, const AlltoallvCounts& counts, std::uint64_t type,
                           std::uint64_t neighbors, MpiRequests* begun) override {
-    counted(mpi().neighbor_alltoallv, "MPI_Neighbor_alltoallv", begun, send, receive, counts, type, neighbors);
+    counted(mpi().neighbor_alltoallv, begun, send, receive, counts, type, neighbors);
   }
   std::uint64_t neighbors(std::uint64_t communicator, const std::vector<int>& sources,
                           const std::vector<int>& targets) override {
     // Weights of one: MPI's own word for none is a constant that each library has in its own way.
     const std::vector<int> weights(std::max(sources.size(), targets.size()) + 1, 1);
     Handle made{};
-    calls_.check(mpi().dist_graph_create_adjacent(comm(communicator), static_cast<int>(sources.size()), sources.data(),
-                                                  weights.data(), static_cast<int>(targets.size()), targets.data(),
-                                                  weights.data(), named("info_null"), 0, &made),
-                 "MPI_Dist_graph_create_adjacent");
-    calls_.check(mpi().comm_set_errhandler(made, named("errors_return")), "MPI_Comm_set_errhandler");
+    calls_.run(mpi().dist_graph_create_adjacent, comm(communicator), static_cast<int>(sources.size()), sources.data(),
+               weights.data(), static_cast<int>(targets.size()), targets.data(), weights.data(), named("info_null"), 0,
+               &made);
+    calls_.run(mpi().comm_set_errhandler, made, named("errors_return"));
     return bits_of(made);
   }
   void reduce(const void* send, void* receive, std::size_t elements, Datatype datatype, ReduceOp op, int root,
               std::uint64_t communicator, MpiRequests* begun) override {
-    collective(mpi().reduce, "MPI_Reduce", begun, calls_.or_in_place(send), receive, static_cast<int>(elements),
-               type(datatype), of(op), root, comm(communicator));
+    collective(mpi().reduce, begun, calls_.or_in_place(send), receive, static_cast<int>(elements), type(datatype),
+               of(op), root, comm(communicator));
   }
   void allreduce(const void* send, void* receive, std::size_t elements, Datatype datatype, ReduceOp op,
                  std::uint64_t communicator, MpiRequests* begun) override {
-    collective(mpi().allreduce, "MPI_Allreduce", begun, calls_.or_in_place(send), receive, static_cast<int>(elements),
-               type(datatype), of(op), comm(communicator));
+    collective(mpi().allreduce, begun, calls_.or_in_place(send), receive, static_cast<int>(elements), type(datatype),
+               of(op), comm(communicator));
   }
   void reduce_scatter_block(const void* send, void* receive, std::size_t elements, Datatype datatype, ReduceOp op,
                             std::uint64_t communicator, MpiRequests* begun) override {
-    collective(mpi().reduce_scatter_block, "MPI_Reduce_scatter_block", begun, calls_.or_in_place(send), receive,
-               static_cast<int>(elements), type(datatype), of(op), comm(communicator));
+    collective(mpi().reduce_scatter_block, begun, calls_.or_in_place(send), receive, static_cast<int>(elements),
+               type(datatype), of(op), comm(communicator));
   }
 
   std::uint64_t win_create(void* base, std::size_t bytes, std::uint64_t communicator) override {
     Handle window{};
-    calls_.check(
-        mpi().win_create(base, static_cast<std::intptr_t>(bytes), 1, named("info_null"), comm(communicator), &window),
-        "MPI_Win_create");
-    calls_.check(mpi().win_set_errhandler(window, named("errors_return")), "MPI_Win_set_errhandler");
-    calls_.check(mpi().win_lock_all(0, window), "MPI_Win_lock_all");
+    calls_.run(mpi().win_create, base, static_cast<std::intptr_t>(bytes), 1, named("info_null"), comm(communicator),
+               &window);
+    calls_.run(mpi().win_set_errhandler, window, named("errors_return"));
+    calls_.run(mpi().win_lock_all, 0, window);
     return bits_of(window);
   }
   void win_free(std::uint64_t window) override {
     Handle handle = comm(window);
-    calls_.check(mpi().win_unlock_all(handle), "MPI_Win_unlock_all");
-    calls_.check(mpi().win_free(&handle), "MPI_Win_free");
+    calls_.run(mpi().win_unlock_all, handle);
+    calls_.run(mpi().win_free, &handle);
   }
   void put(const void* source, std::size_t bytes, int target, std::size_t target_offset,
            std::uint64_t window) override {
-    const int count = calls_.count_for(bytes);
-    const Handle type = calls_.type_for(bytes);
-    calls_.check(
-        mpi().put(source, count, type, target, static_cast<std::intptr_t>(target_offset), count, type, comm(window)),
-        "MPI_Put");
+    const auto [count, type] = calls_.counted(bytes);
+    calls_.run(mpi().put, source, count, type, target, static_cast<std::intptr_t>(target_offset), count, type,
+               comm(window));
   }
   void get(void* target, std::size_t bytes, int source, std::size_t source_offset, std::uint64_t window) override {
-    const int count = calls_.count_for(bytes);
-    const Handle type = calls_.type_for(bytes);
-    calls_.check(
-        mpi().get(target, count, type, source, static_cast<std::intptr_t>(source_offset), count, type, comm(window)),
-        "MPI_Get");
+    const auto [count, type] = calls_.counted(bytes);
+    calls_.run(mpi().get, target, count, type, source, static_cast<std::intptr_t>(source_offset), count, type,
+               comm(window));
   }
-  void flush(int peer, std::uint64_t window) override {
-    calls_.check(mpi().win_flush(peer, comm(window)), "MPI_Win_flush");
-  }
-  void win_sync(std::uint64_t window) override { calls_.check(mpi().win_sync(comm(window)), "MPI_Win_sync"); }
+  void flush(int peer, std::uint64_t window) override { calls_.run(mpi().win_flush, peer, comm(window)); }
+  void win_sync(std::uint64_t window) override { calls_.run(mpi().win_sync, comm(window)); }
 
  private:
   const MpiSymbols<Handle>& mpi() const { return calls_.mpi; }
   template <typename... Taken, typename... Given>
-  void collective(const MpiCollectiveSymbols<Handle, Taken...>& call, const char* name, MpiRequests* begun,
-                  Given... given) {
-    if (begun == nullptr) return calls_.check(call(given...), name);
+  void collective(const MpiCollectiveSymbols<Handle, Taken...>& call, MpiRequests* begun, Given... given) {
+    if (begun == nullptr) return calls_.run(call, given...);
     auto& requests = static_cast<RequestsOf<Handle>&>(*begun);
     if (requests.persistent()) {
       if (call.persistent == nullptr)
-        throw Unsupported(path_ + " has no persistent form of " + name + ", which MPI 4 has");
-      return calls_.check(call.persistent(given..., named("info_null"), requests.next()), name);
+        throw Unsupported(path_ + " has no persistent form of " + call.name + ", which MPI 4 has");
+      return calls_.check(call.persistent(given..., named("info_null"), requests.next()), call.name);
     }
-    if (call.nonblocking == nullptr) throw Unsupported(path_ + " has no form of " + name + " that does not block");
-    calls_.check(call.nonblocking(given..., requests.next()), name);
+    if (call.nonblocking == nullptr) throw Unsupported(path_ + " has no form of " + call.name + " that does not block");
+    calls_.check(call.nonblocking(given..., requests.next()), call.name);
   }
   template <typename Call>
-  void counted(const Call& call, const char* name, MpiRequests* begun, const void* send, void* receive,
-               const AlltoallvCounts& counts, std::uint64_t type, std::uint64_t communicator) {
+  void counted(const Call& call, MpiRequests* begun, const void* send, void* receive, const AlltoallvCounts& counts,
+               std::uint64_t type, std::uint64_t communicator) {
     const Handle unit = handle_of<Handle>(type);
-    collective(call, name, begun, send, counts.sent.counts.data(), counts.sent.displacements.data(), unit, receive,
+    collective(call, begun, send, counts.sent.counts.data(), counts.sent.displacements.data(), unit, receive,
                counts.received.counts.data(), counts.received.displacements.data(), unit, comm(communicator));
   }
   // Never freed: the library may be finalized before this object goes.
   Handle made_contiguous(std::size_t bytes) const {
     Handle type{};
-    calls_.check(mpi().type_contiguous(static_cast<int>(bytes), calls_.byte, &type), "MPI_Type_contiguous");
-    calls_.check(mpi().type_commit(&type), "MPI_Type_commit");
+    calls_.run(mpi().type_contiguous, static_cast<int>(bytes), calls_.byte, &type);
+    calls_.run(mpi().type_commit, &type);
     return type;
   }
   static Handle comm(std::uint64_t bits) { return handle_of<Handle>(bits); }
@@ -280,7 +253,6 @@ class Library final : public MpiLibrary {
   }
 
   std::string path_;
-  MpiAbi abi_;
   std::map<std::string, std::uint64_t> handles_;
   ControlVariables variables_;
   MpiCalls<Handle> calls_;

@@ -48,7 +48,6 @@ class MpiLibrary {
 
   virtual const std::string& path() const = 0;
   virtual const std::string& version() const = 0;  // MPI_Get_library_version
-  virtual MpiAbi abi() const = 0;
   virtual std::uint64_t world() const = 0;
 
   // "" or why, in one sentence that a user can act on.
@@ -61,7 +60,6 @@ class MpiLibrary {
   virtual std::string settle(const std::string& settings) = 0;
 
   virtual int rank(std::uint64_t communicator) = 0;
-  virtual int size(std::uint64_t communicator) = 0;
   // color < 0: this rank takes no part, and gets 0.
   virtual std::uint64_t comm_split(std::uint64_t communicator, int color, int key) = 0;
   virtual void comm_free(std::uint64_t communicator) = 0;

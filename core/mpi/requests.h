@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/errors.h"
@@ -45,6 +46,10 @@ struct MpiCalls {
     return data != nullptr ? data : reinterpret_cast<const void*>(constants.in_place);
   }
 
+  template <typename Call, typename... Given>
+  void run(const Call& call, Given... given) const {
+    check(call(given...), call.name);
+  }
   void check(int code, const char* call) const {
     if (code != 0) [[unlikely]] {
       fail(code, call);
@@ -62,6 +67,7 @@ struct MpiCalls {
   static int count_for(std::size_t bytes) {
     return static_cast<int>(bytes <= kMostMpiCount ? bytes : bytes / kMpiBlockBytes);
   }
+  std::pair<int, Handle> counted(std::size_t bytes) const { return {count_for(bytes), type_for(bytes)}; }
 };
 
 template <typename Handle>
@@ -77,32 +83,28 @@ class RequestsOf final : public MpiRequests {
   }
 
   void isend(const void* data, std::size_t bytes, int peer, int tag, std::uint64_t communicator) override {
-    calls_.check(calls_.mpi.isend(data, calls_.count_for(bytes), calls_.type_for(bytes), peer, tag,
-                                  handle_of<Handle>(communicator), next()),
-                 "MPI_Isend");
+    calls_.run(calls_.mpi.isend, data, calls_.count_for(bytes), calls_.type_for(bytes), peer, tag,
+               handle_of<Handle>(communicator), next());
   }
   void irecv(void* data, std::size_t bytes, int peer, int tag, std::uint64_t communicator) override {
-    calls_.check(calls_.mpi.irecv(data, calls_.count_for(bytes), calls_.type_for(bytes), peer, tag,
-                                  handle_of<Handle>(communicator), next()),
-                 "MPI_Irecv");
+    calls_.run(calls_.mpi.irecv, data, calls_.count_for(bytes), calls_.type_for(bytes), peer, tag,
+               handle_of<Handle>(communicator), next());
   }
   void isend_one(const void* data, std::uint64_t type, int peer, int tag, std::uint64_t communicator) override {
-    calls_.check(calls_.mpi.isend(data, 1, handle_of<Handle>(type), peer, tag, handle_of<Handle>(communicator), next()),
-                 "MPI_Isend");
+    calls_.run(calls_.mpi.isend, data, 1, handle_of<Handle>(type), peer, tag, handle_of<Handle>(communicator), next());
   }
   void irecv_one(void* data, std::uint64_t type, int peer, int tag, std::uint64_t communicator) override {
-    calls_.check(calls_.mpi.irecv(data, 1, handle_of<Handle>(type), peer, tag, handle_of<Handle>(communicator), next()),
-                 "MPI_Irecv");
+    calls_.run(calls_.mpi.irecv, data, 1, handle_of<Handle>(type), peer, tag, handle_of<Handle>(communicator), next());
   }
   void wait_all() override {
     if (!under_way()) return;
-    calls_.check(calls_.mpi.waitall(count_, places_.data(), calls_.statuses_ignore()), "MPI_Waitall");
+    calls_.run(calls_.mpi.waitall, count_, places_.data(), calls_.statuses_ignore());
     end();
   }
   bool test_all() override {
     if (!under_way()) return true;
     int done = 0;
-    calls_.check(calls_.mpi.testall(count_, places_.data(), &done, calls_.statuses_ignore()), "MPI_Testall");
+    calls_.run(calls_.mpi.testall, count_, places_.data(), &done, calls_.statuses_ignore());
     if (done == 0) return false;
     end();
     return true;
@@ -110,7 +112,7 @@ class RequestsOf final : public MpiRequests {
   int count() const override { return count_; }
   int capacity() const override { return static_cast<int>(places_.size()); }
   void start_all() override {
-    calls_.check(calls_.mpi.startall(count_, places_.data()), "MPI_Startall");
+    calls_.run(calls_.mpi.startall, count_, places_.data());
     started_ = true;
   }
   bool persistent() const { return kind_ == RequestKind::kPersistent; }

@@ -13,6 +13,7 @@ namespace linkgauge {
 // A collective in its three forms: it blocks, it gives a request, it gives one that is started again and again.
 template <typename Handle, typename... Arguments>
 struct MpiCollectiveSymbols {
+  const char* name = "";
   int (*blocking)(Arguments...) = nullptr;
   int (*nonblocking)(Arguments..., Handle*) = nullptr;         // nullptr: the library has none
   int (*persistent)(Arguments..., Handle, Handle*) = nullptr;  // MPI 4; nullptr likewise
@@ -23,7 +24,6 @@ struct MpiCollectiveSymbols {
 // handle.
 #define LINKGAUGE_MPI_API(REQUIRED, OPTIONAL, FORMS)                                                                   \
   REQUIRED(comm_rank, MPI_Comm_rank, int(H, int*))                                                                     \
-  REQUIRED(comm_size, MPI_Comm_size, int(H, int*))                                                                     \
   REQUIRED(comm_split, MPI_Comm_split, int(H, int, int, H*))                                                           \
   REQUIRED(comm_free, MPI_Comm_free, int(H*))                                                                          \
   REQUIRED(comm_set_errhandler, MPI_Comm_set_errhandler, int(H, H))                                                    \
@@ -75,16 +75,16 @@ struct MpiSymbols {
   using H = Handle;
   using Aint = std::intptr_t;
 
-#define LINKGAUGE_MPI_MEMBER(member, name, ...) std::add_pointer_t<__VA_ARGS__> member = nullptr;
-#define LINKGAUGE_MPI_COLLECTIVE(member, name, ...) MpiCollectiveSymbols<H, __VA_ARGS__> member;
+#define LINKGAUGE_MPI_MEMBER(member, name, ...) Symbol<__VA_ARGS__> member{nullptr, #name};
+#define LINKGAUGE_MPI_COLLECTIVE(member, name, ...) MpiCollectiveSymbols<H, __VA_ARGS__> member{"MPI_" #name};
   LINKGAUGE_MPI_API(LINKGAUGE_MPI_MEMBER, LINKGAUGE_MPI_MEMBER, LINKGAUGE_MPI_COLLECTIVE)
 #undef LINKGAUGE_MPI_MEMBER
 #undef LINKGAUGE_MPI_COLLECTIVE
 
   std::vector<SymbolEntry> entries() {
     const auto slot = [](auto& function) { return reinterpret_cast<void**>(&function); };
-#define LINKGAUGE_MPI_REQUIRED(member, name, ...) {#name, slot(member), true},
-#define LINKGAUGE_MPI_OPTIONAL(member, name, ...) {#name, slot(member), false},
+#define LINKGAUGE_MPI_REQUIRED(member, name, ...) {#name, slot(member.function), true},
+#define LINKGAUGE_MPI_OPTIONAL(member, name, ...) {#name, slot(member.function), false},
 // Open MPI 4 has persistent forms as an extension.
 #define LINKGAUGE_MPI_FORMS(member, name, ...)                                                     \
   {"MPI_" #name, slot(member.blocking), true}, {"MPI_I" #member, slot(member.nonblocking), false}, \

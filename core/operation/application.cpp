@@ -49,26 +49,21 @@ std::string why_no_graph(const RankContext& context, const CaseSpec& spec) {
   return "";
 }
 
-class Application final : public Operation {
+class Application final : public CaseOperation {
  public:
   Application(Transport& transport, const RankContext& context, const CaseSpec& spec)
-      : messages_(&transport),
-        context_(context),
-        spec_(spec),
+      : CaseOperation(context, without_program(spec)),
+        messages_(&transport),
         as_graph_(spec.mechanism.variant == kGraph),
         program_(spec.traffic.program),
         collectives_(spec.mechanism.collectives.empty() ? spec.mechanism.transport : spec.mechanism.collectives),
-        progress_(progress_of(transport, collectives_.transport(), context)) {
-    spec_.traffic.program.reset();
-    spec_.jobs.loads.clear();
-    spec_.mechanism.variant = as_graph_ ? "" : spec_.mechanism.variant;
-  }
+        progress_(progress_of(transport, collectives_.transport(), context)) {}
 
   void prepare() override {
     passing_on([&] {
       allocate();
       connect();
-      collectives_.prepare(context_, spec_, *program_, progress_);
+      collectives_.prepare(context(), spec(), *program_, progress_);
       times_.allocate();
       if (as_graph_) capture();
       group().barrier(progress_, Waiting::kSleep);
@@ -78,7 +73,7 @@ class Application final : public Operation {
   void fill(std::uint64_t seed) override {
     times_.keep_spans();
     for (const ProgramArrival& one : program_->arrivals) data_->poison(target_, piece_of(one), seed);
-    data_->fill(source_, {0, program_->source_bytes, context_.rank(), 0, false}, false, seed);
+    data_->fill(source_, {0, program_->source_bytes, rank(), 0, false}, false, seed);
     copies_->fill(*data_, seed);
     collectives_.fill(seed);
   }
@@ -90,7 +85,7 @@ class Application final : public Operation {
       for (FlowEnd& flow : flows_) flow.messages = 0;
       times_.begin_iteration();
       if (as_graph_) {
-        context_.runtime->launch_graph(graph_.handle(), copying_.handle());
+        runtime().launch_graph(graph_.handle(), copying_.handle());
       } else {
         for_each_step(*program_, [this](const ProgramStep& step) { begin(step); });
         start_messages();
@@ -132,7 +127,7 @@ class Application final : public Operation {
     copying_ = Stream();
     try {
       group().barrier(progress_, Waiting::kSleep);  // no peer's handle is open when a buffer is freed
-      collectives_.free_communicators(context_);
+      collectives_.free_communicators(context());
     } catch (const Error&) {  // a peer that failed, or the library is failing already
       group().leave();
     }
@@ -146,14 +141,6 @@ class Application final : public Operation {
 
   int lane() const override { return 0; }
   Progress progress() const override { return progress_; }
-  void library_barrier() override {
-    if (context_.mpi != nullptr) {
-      context_.mpi->barrier(context_.communicator);
-    } else {
-      group().barrier(progress_);
-    }
-  }
-
   StepReport step_report(std::size_t iterations) const override { return times_.report(iterations); }
 
  private:
@@ -168,12 +155,17 @@ class Application final : public Operation {
     Event event;
   };
 
+  // What its messages and collectives are cases of.
+  static CaseSpec without_program(CaseSpec spec) {
+    spec.traffic.program.reset();
+    spec.jobs.loads.clear();
+    if (spec.mechanism.variant == kGraph) spec.mechanism.variant.clear();
+    return spec;
+  }
   static Progress progress_of(Transport& messages, Transport& collectives, const RankContext& context) {
     Progress progress = messages.progress(context);
     return progress ? progress : collectives.progress(context);  // one MPI library, so one of the two will do
   }
-
-  Group& group() const { return *context_.group; }
 
   // What fails here, ranks that wait in a group of a collective's must hear of too.
   template <typename Body>
@@ -189,35 +181,33 @@ class Application final : public Operation {
 
   void allocate() {
     agreeing(group(), progress_, [&] {
-      DeviceRuntime& runtime = *context_.runtime;
-      const int device = context_.device();
-      data_.emplace(runtime, device, spec_.traffic, context_.size());
+      data_.emplace(runtime(), device(), traffic(), ranks());
       const auto lend = [&](MemoryKind kind, std::size_t bytes, const AllocateOptions& options) {
-        return bytes == 0 ? Buffer() : messages_->make_buffer(context_, spec_, kind, bytes, options);
+        return bytes == 0 ? Buffer() : messages_->make_buffer(context(), spec(), kind, bytes, options);
       };
-      source_ = lend(spec_.places.source.kind, program_->source_bytes, spec_.places.source.options);
-      target_ = lend(spec_.places.target.kind, program_->target_bytes, spec_.places.target.options);
-      copying_ = Stream(runtime, device);
+      source_ = lend(spec().places.source.kind, program_->source_bytes, spec().places.source.options);
+      target_ = lend(spec().places.target.kind, program_->target_bytes, spec().places.target.options);
+      copying_ = Stream(runtime(), device());
       for (int queue = 0; queue < program_->queues; ++queue) {
-        queues_.push_back({Stream(runtime, device), Event(runtime, device)});
+        queues_.push_back({Stream(runtime(), device()), Event(runtime(), device())});
       }
     });
-    by_turns(context_, kernels_are_tried(*context_.runtime), [&] { copies_.emplace(context_, spec_, *program_); });
+    by_turns(context(), kernels_are_tried(runtime()), [&] { copies_.emplace(context(), spec(), *program_); });
   }
 
   void connect() {
-    std::vector<int> everyone(static_cast<std::size_t>(context_.size()));
+    std::vector<int> everyone(static_cast<std::size_t>(ranks()));
     std::iota(everyone.begin(), everyone.end(), 0);
     messages_group_ = group().subset(everyone);  // with flags that no collective uses
-    RankContext context = context_;
-    context.group = messages_group_.get();
+    RankContext of_messages = context();
+    of_messages.group = messages_group_.get();
     Flows flows;
     for (const ProgramFlow& one : program_->flows) {
-      const bool sends = one.source == context_.rank();
+      const bool sends = one.source == rank();
       flows.add(
           {one.source, one.target, sends ? &source_ : nullptr, sends ? nullptr : &target_, one.stride, one.slots});
     }
-    channels_ = messages_->connect(context, spec_, flows);
+    channels_ = messages_->connect(of_messages, spec(), flows);
     for (std::size_t i = 0; i < flows.size(); ++i) {
       flows_.push_back({program_->flows[i], channels_[i].get()});
     }
@@ -233,33 +223,24 @@ class Application final : public Operation {
   // --- as a graph: what the host waits for, the stream waits for on which the graph is launched
 
   void capture() {
-    DeviceRuntime& runtime = *context_.runtime;
     // Libraries connect ranks when they first need it, which no graph may hold.
     times_.begin_iteration();
     for_each_step(*program_, [this](const ProgramStep& step) { begin(step); });
     wait();
     synchronize_all();
-    fork_ = Event(runtime, context_.device());
-    runtime.begin_capture(copying_.handle());
-    try {
+    fork_ = Event(runtime(), device());
+    graph_ = captured(runtime(), device(), copying_.handle(), [&] {
       for (const Queue& queue : queues_) follow(queue.stream.handle(), copying_.handle());
       for_each_step(*program_, [this](const ProgramStep& step) { keep(step); });
       join_begun();
       for (const Queue& queue : queues_) follow(copying_.handle(), queue.stream.handle());
-    } catch (...) {
-      try {
-        graph_ = Graph(runtime, runtime.end_capture(context_.device(), copying_.handle()));
-      } catch (const Error&) {  // the first failure is the one to tell of
-      }
-      throw;
-    }
-    graph_ = Graph(runtime, runtime.end_capture(context_.device(), copying_.handle()));
+    });
   }
 
   // What `later` gets from now on waits for what `sooner` has now.
   void follow(StreamHandle later, StreamHandle sooner) {
-    context_.runtime->record(fork_.handle(), sooner);
-    context_.runtime->wait(later, fork_.handle());
+    runtime().record(fork_.handle(), sooner);
+    runtime().wait(later, fork_.handle());
   }
 
   void join(ApplicationCollective& one) {
@@ -355,8 +336,8 @@ class Application final : public Operation {
         return times_.spend(kOnSyncs);
       case ProgramKind::kAfter: {
         Queue& before = queues_[which];
-        context_.runtime->record(before.event.handle(), before.stream.handle());
-        context_.runtime->wait(queues_[static_cast<std::size_t>(step.queue)].stream.handle(), before.event.handle());
+        runtime().record(before.event.handle(), before.stream.handle());
+        runtime().wait(queues_[static_cast<std::size_t>(step.queue)].stream.handle(), before.event.handle());
         return times_.spend(kOnSyncs);
       }
       case ProgramKind::kLoop:
@@ -386,7 +367,7 @@ class Application final : public Operation {
   // that copies of this rank's own are over is told in their completion.
   void let_go() {
     for (FlowEnd& end : flows_) {
-      if (!end.pending || end.flow.source != context_.rank() || !end.channel->completes_first()) continue;
+      if (!end.pending || end.flow.source != rank() || !end.channel->completes_first()) continue;
       end.pending = false;
       end.channel->complete(Completion::kLocal);
     }
@@ -416,8 +397,6 @@ class Application final : public Operation {
   }
 
   Transport* messages_;
-  RankContext context_;
-  CaseSpec spec_;
   bool as_graph_;
   std::shared_ptr<const Program> program_;
   std::optional<DataCheck> data_;

@@ -68,11 +68,8 @@ void ApplicationCopies::queue(std::size_t way, const ProgramStep& step, StreamHa
     return context_->runtime->copy_async(ends.target.at(offset), ends.target.copy_device(), ends.source.at(offset),
                                          ends.source.copy_device(), bytes, stream);
   }
-  void* target = ends.target.at(offset);
-  const void* source = ends.source.at(offset);
-  std::uint64_t length = bytes;
-  void* arguments[] = {&target, &source, &length};
-  context_->runtime->launch(ends.kernel, ends.shape, arguments, stream);
+  context_->runtime->launch_with(ends.kernel, ends.shape, stream, ends.target.at(offset), ends.source.at(offset),
+                                 std::uint64_t{bytes});
 }
 
 void ApplicationCopies::fill(DataCheck& data, std::uint64_t seed) const {

@@ -57,13 +57,10 @@ class Chase final : public DevicePattern {
   }
   void post() override {
     if (!walks()) return;
-    const void* start = walked_.data;
-    auto loads = static_cast<std::uint64_t>(loads_);
-    void* ends = ends_.data();
-    unsigned walker = 0;
-    void* arguments[] = {&start, &loads, &ends, &walker};  // the last is chase_in_turn's only
-    for (; walker < static_cast<unsigned>(walkers_); ++walker) {
-      runtime().launch(kernel_, {static_cast<unsigned>(walkers_), 1, 0}, arguments, stream());
+    const auto walkers = static_cast<unsigned>(walkers_);
+    for (unsigned walker = 0; walker < walkers; ++walker) {  // which is a parameter of chase_in_turn only
+      runtime().launch_with(kernel_, {walkers, 1, 0}, stream(), walked_.data, static_cast<std::uint64_t>(loads_),
+                            ends_.data(), walker);
     }
   }
   VerifyResult verify(std::uint64_t) override {
@@ -73,11 +70,8 @@ class Chase final : public DevicePattern {
     runtime().copy_now(found.data(), -1, ends_.data(), device(), ends_.size());
     for (void* end : found) {
       if (end == due_) continue;
-      result.ok = false;
-      result.bad_bytes += sizeof end;
-      result.expected = reinterpret_cast<std::uintptr_t>(due_);
-      result.found = reinterpret_cast<std::uintptr_t>(end);
-      result.where = "the pointer at which the chase ends";
+      result.add(sizeof end, 0, reinterpret_cast<std::uintptr_t>(due_), reinterpret_cast<std::uintptr_t>(end),
+                 "the pointer at which the chase ends");
     }
     return result;
   }
@@ -114,7 +108,7 @@ class Chase final : public DevicePattern {
   }
   void disconnect() noexcept override {
     walked_ = {};
-    if (ranks() > 1) meet_before_freeing();
+    if (ranks() > 1) group().part({});
   }
   void free_buffers() noexcept override {
     ring_ = Buffer();
@@ -165,12 +159,7 @@ class FlagPingpong final : public DevicePattern {
       if (side.mine == nullptr) continue;
       std::uint64_t found = 0;
       runtime().copy_now(&found, -1, side.mine, device(), sizeof found);
-      if (found == rounds_) continue;
-      result.ok = false;
-      result.bad_bytes = sizeof found;
-      result.expected = rounds_;
-      result.found = found;
-      result.where = "the flag of the last round trip";
+      if (found != rounds_) result.add(sizeof found, 0, rounds_, found, "the flag of the last round trip");
     }
     return result;
   }
@@ -218,7 +207,7 @@ class FlagPingpong final : public DevicePattern {
   void disconnect() noexcept override {
     peers_.clear();
     for (Side& side : sides_) side = {};
-    if (ranks() > 1) meet_before_freeing();
+    if (ranks() > 1) group().part({});
   }
   void end_queues() noexcept override { second_ = Stream(); }
   void free_buffers() noexcept override {
@@ -233,14 +222,12 @@ class FlagPingpong final : public DevicePattern {
     return *static_cast<const volatile std::uint64_t*>(gave_up_at(side));
   }
 
-  void launch(Side& side, bool starts, StreamHandle stream) {
-    std::uint64_t first = rounds_ + 1;
-    auto rounds = static_cast<std::uint64_t>(steps());
-    std::int32_t starter = starts ? 1 : 0;
-    std::uint64_t limit = runtime().kind() == RuntimeKind::kHost ? kHostSpinLimit : kGpuSpinLimit;
-    std::int32_t relaxed = mechanism().variant == kRelaxed ? 1 : 0;
-    void* arguments[] = {&side.mine, &side.theirs, &first, &rounds, &starter, &limit, &side.gave_up, &relaxed};
-    runtime().launch(kernel_, {1, 1, 0}, arguments, stream);
+  void launch(const Side& side, bool starts, StreamHandle stream) {
+    const bool relaxed = mechanism().variant == kRelaxed;
+    runtime().launch_with(kernel_, {1, 1, 0}, stream, side.mine, side.theirs, rounds_ + 1,
+                          static_cast<std::uint64_t>(steps()), std::int32_t{starts},
+                          runtime().kind() == RuntimeKind::kHost ? kHostSpinLimit : kGpuSpinLimit, side.gave_up,
+                          std::int32_t{relaxed});
   }
 
   Buffer flags_;

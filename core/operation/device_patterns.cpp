@@ -75,11 +75,7 @@ class CopyWay {
                          stream);
       return;
     }
-    void* target = target_.data();
-    const void* source = source_.data();
-    std::uint64_t bytes = source_.size();
-    void* arguments[] = {&target, &source, &bytes};
-    runtime.launch(kernel_, shape_, arguments, stream);
+    runtime.launch_with(kernel_, shape_, stream, target_.data(), source_.data(), std::uint64_t{source_.size()});
   }
 
   Buffer source_;
@@ -111,8 +107,8 @@ class TwoCopies {
   }
   bool chosen() const { return kernel_ != nullptr; }
   void post(DeviceRuntime& runtime, StreamHandle stream) {
-    void* arguments[] = {&ways_.target, &ways_.source, &ways_.target_back, &ways_.source_back, &bytes_};
-    runtime.launch(kernel_, shape_, arguments, stream);
+    runtime.launch_with(kernel_, shape_, stream, ways_.target, ways_.source, ways_.target_back, ways_.source_back,
+                        bytes_);
   }
 
  private:
@@ -326,19 +322,17 @@ std::string why_not_device_pattern(const RankContext& context, const CaseSpec& s
     }
     case Pattern::kHostToDevice:
     case Pattern::kHostDeviceBidirectional:
-      if (at.source.kind == MemoryKind::kManaged) break;
-      if (!is_host_kind(at.source.kind) || is_host_kind(at.target.kind)) {
-        return pattern + " goes from pinned, pageable or managed source memory to device memory; the case has " +
-               std::string(to_string(at.source.kind)) + " and " + std::string(to_string(at.target.kind));
-      }
-      break;
-    case Pattern::kDeviceToHost:
-      if (at.target.kind == MemoryKind::kManaged) break;
-      if (is_host_kind(at.source.kind) || !is_host_kind(at.target.kind)) {
-        return pattern + " goes from device memory to pinned, pageable or managed target memory; the case has " +
-               std::string(to_string(at.source.kind)) + " and " + std::string(to_string(at.target.kind));
-      }
-      break;
+    case Pattern::kDeviceToHost: {
+      const bool out = spec.traffic.pattern == Pattern::kDeviceToHost;
+      const MemoryKind host_end = out ? at.target.kind : at.source.kind;
+      const MemoryKind device_end = out ? at.source.kind : at.target.kind;
+      if (host_end == MemoryKind::kManaged || (is_host_kind(host_end) && !is_host_kind(device_end))) break;
+      return pattern +
+             (out ? " goes from device memory to pinned, pageable or managed target memory"
+                  : " goes from pinned, pageable or managed source memory to device memory") +
+             "; the case has " + std::string(to_string(at.source.kind)) + " and " +
+             std::string(to_string(at.target.kind));
+    }
     case Pattern::kStreamCopy:
       if (spec.mechanism.transport != "kernel") return "stream_copy is a kernel's; its transport is kernel";
       break;

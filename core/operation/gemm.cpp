@@ -39,12 +39,8 @@ class Gemm final : public DevicePattern {
     write(product_there_, Square(side_ * side_, std::nanf("")));
   }
   void post() override {
-    void* product = product_there_.data();
-    const void* left = left_there_.data();
-    const void* right = right_there_.data();
-    std::uint64_t side = side_;
-    void* arguments[] = {&product, &left, &right, &side};
-    runtime().launch(kernel_, shape_, arguments, stream());
+    runtime().launch_with(kernel_, shape_, stream(), product_there_.data(), left_there_.data(), right_there_.data(),
+                          std::uint64_t{side_});
   }
   // Freivalds 1977: product x = left (right x) for a random x. All is exact in whole numbers below 2^53; a wrong
   // element alone in its row is always found, several there but once in 2^16.
@@ -59,14 +55,9 @@ class Gemm final : public DevicePattern {
     VerifyResult result;
     for (std::size_t row = 0; row < side_; ++row) {
       if (found[row] == due[row]) continue;  // not so where a NaN is left
-      if (result.ok) {
-        result.ok = false;
-        result.first_bad_offset = row * side_ * sizeof(float);
-        result.expected = static_cast<std::uint64_t>(due[row]);
-        result.found = std::isfinite(found[row]) ? static_cast<std::uint64_t>(found[row]) : 0;
-        result.where = "a row of the product, weighted and summed up";
-      }
-      result.bad_bytes += sizeof(float);
+      result.add(sizeof(float), row * side_ * sizeof(float), static_cast<std::uint64_t>(due[row]),
+                 std::isfinite(found[row]) ? static_cast<std::uint64_t>(found[row]) : 0,
+                 "a row of the product, weighted and summed up");
     }
     return result;
   }

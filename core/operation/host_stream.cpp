@@ -15,6 +15,7 @@
 #include "device/host_cpu.h"
 #include "operation/device_patterns.h"
 #include "transport/device_pattern.h"
+#include "transport/options.h"
 
 namespace linkgauge {
 namespace {
@@ -27,19 +28,9 @@ constexpr std::size_t kUnroll = 8;                        // 64-bit words that a
 constexpr std::uint64_t kFactor = 3;                      // STREAM's own scalar
 constexpr std::uint64_t kOtherSeed = 0x9e3779b97f4a7c15;  // between the two arrays that a triad reads
 
-std::string why_not_work(const std::string& variant) {
-  for (const char* known : {"", "copy", "read", "write", "triad"}) {
-    if (variant == known) return "";
-  }
-  return "host_stream has no variant '" + variant + "'; its variants are copy, read, write and triad";
-}
-
-Work work_of(const std::string& variant) {
-  return variant == "read"    ? Work::kRead
-         : variant == "write" ? Work::kWrite
-         : variant == "triad" ? Work::kTriad
-                              : Work::kCopy;
-}
+constexpr VariantWord<Work> kWorkWords[] = {
+    {"copy", Work::kCopy}, {"read", Work::kRead}, {"write", Work::kWrite}, {"triad", Work::kTriad}};
+constexpr Variants<Work> kWork{"host_stream", kWorkWords};
 
 std::vector<int> cores_of(int node) {
   std::vector<int> cores;
@@ -107,10 +98,7 @@ class CpuStream final : public DevicePattern {
   void put_back() override {
     const std::uint64_t due = (wakes_.fetch_add(1, std::memory_order_release) + 1) * shares_.size();
     call();
-    for (std::uint64_t seen = awake_.load(std::memory_order_acquire); seen < due;
-         seen = awake_.load(std::memory_order_acquire)) {
-      awake_.wait(seen, std::memory_order_acquire);
-    }
+    await(awake_, due);
   }
   void post() override {
     asked_.fetch_add(1, std::memory_order_release);
@@ -118,10 +106,7 @@ class CpuStream final : public DevicePattern {
   }
   void complete() override {
     const std::uint64_t due = asked_.load(std::memory_order_relaxed) * shares_.size();
-    for (std::uint64_t seen = done_.load(std::memory_order_acquire); seen < due;
-         seen = done_.load(std::memory_order_acquire)) {
-      done_.wait(seen, std::memory_order_acquire);
-    }
+    await(done_, due);
   }
   VerifyResult verify(std::uint64_t seed) override {
     VerifyResult result;
@@ -143,7 +128,7 @@ class CpuStream final : public DevicePattern {
   std::size_t size() const { return traffic().bytes(); }
 
   void allocate() override {
-    work_ = work_of(mechanism().variant);
+    work_ = kWork.of(mechanism());
     const int own = std::max(runtime().describe(device()).numa_node, 0);
     const auto on_node = [&](AllocateOptions options) {
       if (options.numa_node < 0) options.numa_node = own;
@@ -171,6 +156,12 @@ class CpuStream final : public DevicePattern {
     target_ = Buffer();
   }
 
+  static void await(std::atomic<std::uint64_t>& count, std::uint64_t due) {
+    for (std::uint64_t seen = count.load(std::memory_order_acquire); seen < due;
+         seen = count.load(std::memory_order_acquire)) {
+      count.wait(seen, std::memory_order_acquire);
+    }
+  }
   // Tells the threads that there is something new. No system call where none sleeps.
   void call() {
     calls_.fetch_add(1, std::memory_order_release);
@@ -243,13 +234,7 @@ class CpuStream final : public DevicePattern {
     for (const Share& share : shares_) {
       const std::uint64_t due = sum_of(source_.at(share.begin), share.end - share.begin);
       if (share.sum == due) continue;
-      result.ok = false;
-      result.bad_bytes += share.end - share.begin;
-      result.first_bad_offset = share.begin;
-      result.expected = due;
-      result.found = share.sum;
-      result.where = "the sum of what one thread read";
-      return;
+      return result.add(share.end - share.begin, share.begin, due, share.sum, "the sum of what one thread read");
     }
   }
   void check_written(VerifyResult& result) const {
@@ -268,15 +253,7 @@ class CpuStream final : public DevicePattern {
   }
   void check_byte(std::size_t at, unsigned char due, const char* where, VerifyResult& result) const {
     const unsigned char found = static_cast<const unsigned char*>(target_.data())[at];
-    if (found == due) return;
-    if (result.ok) {
-      result.first_bad_offset = at;
-      result.expected = due;
-      result.found = found;
-      result.where = where;
-    }
-    result.ok = false;
-    ++result.bad_bytes;
+    if (found != due) result.add(1, at, due, found, where);
   }
 
   Work work_ = Work::kCopy;
@@ -300,7 +277,7 @@ std::string why_not_host_stream(const CaseSpec& spec) {
   const Mechanism& by = spec.mechanism;
   if (by.transport != "kernel") return "host_stream is a kernel of the host's cores; its transport is kernel";
   if (spec.traffic.size_bytes <= 0) return "a size of 0 moves nothing; 1 byte is the least";
-  if (std::string reason = why_not_work(by.variant); !reason.empty()) return reason;
+  if (!kWork.read(by.variant)) return kWork.why_not(by.variant);
   if (spec.timing.clock == ClockKind::kEvent || spec.timing.cadence == Cadence::kGated) {
     return "the host's threads are timed by the host's clock; use clock host, and cadence isolated or streaming";
   }

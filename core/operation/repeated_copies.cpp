@@ -49,10 +49,8 @@ class RepeatedCopies final : public DevicePattern {
   BothWays both() const { return {near(0), host(0), host(1), near(1)}; }
   Piece piece(std::size_t way) const { return {0, bytes(), 2 * rank() + static_cast<int>(way), 0, false}; }
   void launch(BothWays ways, std::uint64_t times, std::uint64_t target_step, std::uint64_t source_step) {
-    std::uint64_t each = bytes();
-    void* arguments[] = {&ways.target, &ways.source, &ways.target_back, &ways.source_back,
-                         &each,        &times,       &target_step,      &source_step};
-    runtime().launch(kernel_, shape_, arguments, stream());
+    runtime().launch_with(kernel_, shape_, stream(), ways.target, ways.source, ways.target_back, ways.source_back,
+                          std::uint64_t{bytes()}, times, target_step, source_step);
   }
   void wait() { DevicePattern::complete(); }
 

@@ -63,16 +63,13 @@ class Staged final : public BufferedOperation {
     kernel_ = runtime().kernel(device, kKernelReduce);
     shape_ = strided_shape(runtime().multiprocessors(device), block);
     result_ = target()->at(reduction.target_offset);
-    list_ = operand_list_.data();
-    count_ = ranks();
     elements_ = block / size_of(traffic().datatype);
-    datatype_ = static_cast<std::uint32_t>(traffic().datatype);
-    op_ = static_cast<std::uint32_t>(traffic().op);
   }
 
   void reduce() {
-    void* arguments[] = {&result_, &list_, &count_, &elements_, &datatype_, &op_};
-    runtime().launch(kernel_, shape_, arguments, stream_.handle());
+    runtime().launch_with(kernel_, shape_, stream_.handle(), result_, operand_list_.data(), std::int32_t{ranks()},
+                          elements_, static_cast<std::uint32_t>(traffic().datatype),
+                          static_cast<std::uint32_t>(traffic().op));
     stream_.synchronize();
   }
 
@@ -83,11 +80,7 @@ class Staged final : public BufferedOperation {
   KernelHandle kernel_ = nullptr;  // where this rank reduces
   LaunchShape shape_;
   void* result_ = nullptr;
-  void* list_ = nullptr;
-  std::int32_t count_ = 0;
   std::uint64_t elements_ = 0;
-  std::uint32_t datatype_ = 0;
-  std::uint32_t op_ = 0;
 };
 
 }  // namespace

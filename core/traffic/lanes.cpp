@@ -41,19 +41,11 @@ std::vector<std::string> lanes_of(const CaseSpec& spec) {
     case Pattern::kHostStream:
     case Pattern::kGemm:
     case Pattern::kEmptyOp: {
+      const bool both = pattern == Pattern::kHostDeviceBidirectional;
+      const char* const before = pattern == Pattern::kHostToDevice ? "host->" : both ? "host<->" : "";
+      const char* const behind = pattern == Pattern::kDeviceToHost ? "->host" : "";
       std::vector<std::string> lanes;
-      for (std::size_t rank = 0; rank < ranks; ++rank) {
-        const std::string name = std::to_string(rank);
-        if (pattern == Pattern::kHostToDevice) {
-          lanes.push_back("host->" + name);
-        } else if (pattern == Pattern::kDeviceToHost) {
-          lanes.push_back(name + "->host");
-        } else if (pattern == Pattern::kHostDeviceBidirectional) {
-          lanes.push_back("host<->" + name);
-        } else {
-          lanes.push_back(name);
-        }
-      }
+      for (std::size_t rank = 0; rank < ranks; ++rank) lanes.push_back(before + std::to_string(rank) + behind);
       return lanes;
     }
     default:

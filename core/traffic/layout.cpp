@@ -95,6 +95,10 @@ Layout layout_of(const Traffic& traffic, int ranks, int rank, const LayoutRules&
   const auto receives = [&](std::size_t offset, std::size_t bytes, int from, std::uint64_t stream_offset) {
     layout.received.push_back({offset, bytes, from, stream_offset, layout.typed});
   };
+  const auto receives_whole = [&](std::size_t bytes, int from, std::uint64_t stream_offset) {
+    layout.target_bytes = bytes;
+    receives(0, bytes, from, stream_offset);
+  };
   const auto receives_from_all = [&](std::uint64_t stream_offset, bool with_own) {
     layout.target_bytes = all;
     for (int from = 0; from < ranks; ++from) {
@@ -107,34 +111,29 @@ Layout layout_of(const Traffic& traffic, int ranks, int rank, const LayoutRules&
     case Pattern::kBidirectional:
       if (ranks == 1) {  // each way inside the device has buffers of its own
         sends(2 * size);
-        layout.target_bytes = 2 * size;
-        receives(0, 2 * size, 0, 0);
+        receives_whole(2 * size, 0, 0);
         break;
       }
       [[fallthrough]];
     case Pattern::kPingpong:
       sends(size);
-      layout.target_bytes = size;
-      receives(0, size, ranks == 1 ? 0 : rank ^ 1, 0);
+      receives_whole(size, ranks == 1 ? 0 : rank ^ 1, 0);
       break;
     case Pattern::kUnidirectional:
       if (rank % 2 == 0) sends(size);
       if (rank % 2 == 1 || ranks == 1) {
-        layout.target_bytes = size;
-        receives(0, size, rank / 2 * 2, 0);
+        receives_whole(size, rank / 2 * 2, 0);
       }
       break;
     case Pattern::kRingShift:
       sends(size);
-      layout.target_bytes = size;
-      receives(0, size, (rank + ranks - 1) % ranks, 0);
+      receives_whole(size, (rank + ranks - 1) % ranks, 0);
       break;
     case Pattern::kOneToAll:  // its own bytes for each peer
       if (is_root) {
         sends(all);
       } else {
-        layout.target_bytes = size;
-        receives(0, size, traffic.root, place);
+        receives_whole(size, traffic.root, place);
       }
       break;
     case Pattern::kAllToOne:
@@ -150,14 +149,12 @@ Layout layout_of(const Traffic& traffic, int ranks, int rank, const LayoutRules&
       break;
     case Pattern::kAllreduce:
       sends(size);
-      layout.target_bytes = size;
-      receives(0, size, rank, 0);
+      receives_whole(size, rank, 0);
       break;
     case Pattern::kReduce:
       sends(size);
       if (is_root) {
-        layout.target_bytes = size;
-        receives(0, size, rank, 0);
+        receives_whole(size, rank, 0);
       }
       break;
     case Pattern::kReduceScatter:
@@ -168,8 +165,7 @@ Layout layout_of(const Traffic& traffic, int ranks, int rank, const LayoutRules&
     case Pattern::kBroadcast:
       if (is_root) sends(size);
       if (!is_root) {
-        layout.target_bytes = size;
-        receives(0, size, traffic.root, 0);
+        receives_whole(size, traffic.root, 0);
       }
       break;
     case Pattern::kAllgather:
@@ -193,8 +189,7 @@ Layout layout_of(const Traffic& traffic, int ranks, int rank, const LayoutRules&
     case Pattern::kScatter:
       if (is_root) sends(all);
       if (!is_root || !traffic.in_place) {
-        layout.target_bytes = block;
-        receives(0, block, traffic.root, place);
+        receives_whole(block, traffic.root, place);
       }
       break;
     case Pattern::kAlltoallv: {

@@ -4,6 +4,12 @@
 
 namespace linkgauge {
 
+void wait_for_stream(DeviceRuntime& runtime, StreamHandle stream, const Group& group) {
+  for (int polls = 1; !runtime.done(stream); ++polls) {
+    if (polls % kPollsPerAbortCheck == 0) group.throw_if_aborted();
+  }
+}
+
 int fresh_tags(const RankContext& context, const Progress& progress) {
   constexpr int kTagsEach = 8;
   constexpr int kLargest = 32'767;  // that every library takes

@@ -9,6 +9,9 @@ namespace linkgauge {
 // Of a device's stream. A poll costs about half a microsecond; an abort may wait a millisecond.
 inline constexpr int kPollsPerAbortCheck = 1024;
 
+// Returns when all in the stream is over. Throws PeerError where a rank of the group has failed meanwhile.
+void wait_for_stream(DeviceRuntime& runtime, StreamHandle stream, const Group& group);
+
 // Collective: the first tag of MPI messages that an operation of these ranks may use, the next seven being its own as
 // well. What an operation that failed has left under way is so never taken for the next one's.
 int fresh_tags(const RankContext& context, const Progress& progress);

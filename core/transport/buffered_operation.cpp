@@ -13,11 +13,18 @@
 
 namespace linkgauge {
 
+void CaseOperation::library_barrier() {
+  if (context_.mpi != nullptr) {
+    context_.mpi->barrier(context_.communicator);
+  } else {
+    group().barrier(progress());
+  }
+}
+
 BufferedOperation::BufferedOperation(Transport& transport, const RankContext& context, const CaseSpec& spec,
                                      const LayoutRules& rules)
-    : transport_(&transport),
-      context_(context),
-      spec_(spec),
+    : CaseOperation(context, spec),
+      transport_(&transport),
       layout_(layout_of(spec.traffic, context.size(), context.rank(), rules)),
       progress_(transport.progress(context)) {}
 
@@ -29,22 +36,20 @@ const Buffer* BufferedOperation::source() const {
 const Buffer* BufferedOperation::target() const { return layout_.target_bytes == 0 ? nullptr : &target_; }
 
 void BufferedOperation::prepare() {
-  DeviceRuntime& runtime = *context_.runtime;
-  const int device = context_.device();
   // A rank without memory must not leave the others waiting for it in connect().
   agreeing(group(), progress_, [&] {
-    data_.emplace(runtime, device, spec_.traffic, context_.size());
+    data_.emplace(runtime(), device(), traffic(), ranks());
     if (layout_.target_bytes > 0) {
-      const End& end = end_of(spec_, ranks(), rank(), false);
-      target_ = transport_->make_buffer(context_, spec_, end.kind, layout_.target_bytes, end.options);
+      const End& end = end_of(spec(), ranks(), rank(), false);
+      target_ = transport_->make_buffer(context(), spec(), end.kind, layout_.target_bytes, end.options);
     }
     if (layout_.source_bytes > 0 && !layout_.one_buffer) {
-      const End& end = end_of(spec_, ranks(), rank(), true);
-      source_ = transport_->make_buffer(context_, spec_, end.kind, layout_.source_bytes, end.options);
+      const End& end = end_of(spec(), ranks(), rank(), true);
+      source_ = transport_->make_buffer(context(), spec(), end.kind, layout_.source_bytes, end.options);
     }
   });
   // Kernels are chosen by copying: what they read then has been written, so that a checker of memory finds nothing.
-  if (spec_.mechanism.transport == "kernel" && kernels_are_tried(runtime)) fill(0);
+  if (mechanism().transport == "kernel" && kernels_are_tried(runtime())) fill(0);
   connect();
   // A peer that chooses among its kernels writes into our buffers until it is here.
   group().barrier(progress_, Waiting::kSleep);
@@ -61,7 +66,7 @@ void BufferedOperation::fill(std::uint64_t seed) {
 VerifyResult BufferedOperation::verify(std::uint64_t seed) {
   VerifyResult result;
   check_data(seed, result);
-  if (spec_.traffic.pattern == Pattern::kBarrier) {
+  if (traffic().pattern == Pattern::kBarrier) {
     check_meeting(seed, result);
     check_data(seed, result);
   }
@@ -91,37 +96,23 @@ void BufferedOperation::check_meeting(std::uint64_t seed, VerifyResult& result) 
     const std::int64_t latest_ns = group().on_node().largest_of(came_ns, progress_);
     const std::int64_t latest = group().on_node().largest_of(came_ns == latest_ns ? rank() : -1, progress_);
     if (latest_ns <= left_ns || !result.ok) continue;
-    result.ok = false;
-    result.bad_bytes = 1;
-    result.where = "left the barrier before rank " + std::to_string(latest) + " came";
+    result.add(1, 0, 0, 0, "left the barrier before rank " + std::to_string(latest) + " came");
   }
 }
 
 void BufferedOperation::release() noexcept {
   disconnect();
-  try {
-    group().barrier(progress_, Waiting::kSleep);  // no peer's handle is open when a buffer is freed
-  } catch (const Error&) {                        // a peer that failed
-    group().leave();  // its copies into our buffers, and ours into its, have ended once all are here
-  }
+  group().part(progress_);  // no peer's handle is open when a buffer is freed, and no copy under way
   free_scratch();
   source_ = Buffer();
   target_ = Buffer();
   data_.reset();
 }
 
-void BufferedOperation::library_barrier() {
-  if (context_.mpi != nullptr) {
-    context_.mpi->barrier(context_.communicator);
-  } else {
-    group().barrier(progress_);
-  }
-}
-
 int BufferedOperation::lane() const {
-  const PatternTraits& traits = traits_of(spec_.traffic.pattern);
+  const PatternTraits& traits = traits_of(traffic().pattern);
   // One lane a pair: its starter's or sender's time.
-  if (traits.side_by_side && moves_as(spec_.traffic.pattern) != Pattern::kBidirectional) {
+  if (traits.side_by_side && moves_as(traffic().pattern) != Pattern::kBidirectional) {
     return keeps_pair_time() ? rank() / 2 : -1;
   }
   switch (traits.timekeeper) {
@@ -130,7 +121,7 @@ int BufferedOperation::lane() const {
     case Timekeeper::kSender:
       return keeps_pair_time() ? 0 : -1;
     case Timekeeper::kRoot:
-      return rank() == spec_.traffic.root ? 0 : -1;
+      return rank() == traffic().root ? 0 : -1;
     case Timekeeper::kLanes:
       return rank();
     case Timekeeper::kSlowest:
@@ -142,8 +133,8 @@ int BufferedOperation::lane() const {
 // Of two ranks the first, unless events tell the time: they are of a device's queue, and a one-sided copy is queued at
 // one end only, which then keeps the time.
 bool BufferedOperation::keeps_pair_time() const {
-  const bool one_way = moves_as(spec_.traffic.pattern) == Pattern::kUnidirectional;
-  if (one_way && spec_.timing.clock == ClockKind::kEvent && transport_->one_sided()) return !queues().empty();
+  const bool one_way = moves_as(traffic().pattern) == Pattern::kUnidirectional;
+  if (one_way && spec().timing.clock == ClockKind::kEvent && transport_->one_sided()) return !queues().empty();
   return rank() % 2 == 0;
 }
 

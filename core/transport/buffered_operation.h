@@ -11,7 +11,7 @@
 
 namespace linkgauge {
 
-class BufferedOperation : public Operation {
+class BufferedOperation : public CaseOperation {
  public:
   void prepare() final;
   void fill(std::uint64_t seed) final;
@@ -19,8 +19,7 @@ class BufferedOperation : public Operation {
   void release() noexcept final;
   int lane() const override;
   Progress progress() const override { return progress_; }
-  int commands_per_post() const override { return spec_.traffic.window; }
-  void library_barrier() override;
+  int commands_per_post() const override { return traffic().window; }
 
  protected:
   BufferedOperation(Transport& transport, const RankContext& context, const CaseSpec& spec,
@@ -38,15 +37,7 @@ class BufferedOperation : public Operation {
   virtual void free_scratch() noexcept {}
 
   Transport& transport() const { return *transport_; }
-  const RankContext& context() const { return context_; }
-  const CaseSpec& spec() const { return spec_; }
-  const Traffic& traffic() const { return spec_.traffic; }
-  const Mechanism& mechanism() const { return spec_.mechanism; }
   const Layout& layout() const { return layout_; }
-  Group& group() const { return *context_.group; }
-  DeviceRuntime& runtime() const { return *context_.runtime; }
-  int rank() const { return context_.rank(); }
-  int ranks() const { return context_.size(); }
   // nullptr where this rank sends or receives nothing. In place both are one buffer.
   const Buffer* source() const;
   const Buffer* target() const;
@@ -57,8 +48,6 @@ class BufferedOperation : public Operation {
   void check_meeting(std::uint64_t seed, VerifyResult& result);
 
   Transport* transport_;
-  RankContext context_;
-  CaseSpec spec_;
   Layout layout_;
   Progress progress_;
   std::optional<DataCheck> data_;

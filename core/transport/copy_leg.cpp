@@ -4,8 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "base/errors.h"
-
 namespace linkgauge {
 
 namespace {
@@ -33,11 +31,7 @@ std::shared_ptr<Stream> stream_for(const RankContext& context, int device) {
 CopyStream::CopyStream(const RankContext& context, int device) : stream_(stream_for(context, device)) {}
 
 CopyStream::~CopyStream() {
-  if (stream_.use_count() < 2) return;  // the last to go takes the stream along, which then ends what is queued
-  try {
-    stream_->synchronize();
-  } catch (const Error&) {  // the device is lost, and what ran on it
-  }
+  if (stream_.use_count() > 1) stream_->end();  // the last to go takes the stream along, which ends what is queued
 }
 
 }  // namespace linkgauge

@@ -35,12 +35,11 @@ class HostView {
 
 }  // namespace
 
-LaunchShape strided_shape(unsigned multiprocessors, std::uint64_t bytes) {
-  constexpr unsigned kThreads = 256;
-  constexpr unsigned kBlocksPerMultiprocessor = 8;
-  const std::uint64_t useful = bytes / (16ULL * kThreads) + 1;
-  const std::uint64_t most = static_cast<std::uint64_t>(std::max(1U, multiprocessors)) * kBlocksPerMultiprocessor;
-  return {static_cast<unsigned>(std::min(useful, most)), kThreads, 0};
+LaunchShape strided_shape(unsigned multiprocessors, std::uint64_t bytes, unsigned threads,
+                          unsigned blocks_a_multiprocessor) {
+  const std::uint64_t useful = bytes / (16ULL * threads) + 1;
+  const std::uint64_t most = std::uint64_t{std::max(1U, multiprocessors)} * blocks_a_multiprocessor;
+  return {static_cast<unsigned>(std::min(useful, most)), threads, 0};
 }
 
 DataCheck::DataCheck(DeviceRuntime& runtime, int device, const Traffic& traffic, int ranks)
@@ -54,23 +53,27 @@ DataCheck::DataCheck(DeviceRuntime& runtime, int device, const Traffic& traffic,
       found_(runtime, device, MemoryKind::kDevice, kChecksAtOnce * sizeof(CheckResult)),
       stream_(runtime, device) {}
 
-void DataCheck::run_fill(const Buffer& buffer, const Piece& piece, std::uint32_t op, std::uint64_t seed,
-                         std::int32_t rank) {
-  void* target = buffer.at(piece.offset);
+// On the device, or where `data` and what follows are the host's, here.
+template <typename... More>
+void DataCheck::run(const char* kernel, const Buffer& buffer, const void* data, const Piece& piece, std::uint32_t op,
+                    std::uint64_t seed, std::int32_t rank, More... more) {
   std::uint64_t bytes = piece.bytes;
   std::uint64_t offset = piece.stream_offset;
-  std::uint32_t datatype = datatype_;
-  std::int32_t ranks = ranks_;
-  void* arguments[] = {&target, &bytes, &datatype, &op, &seed, &rank, &ranks, &offset};
-  if (!by_kernel(buffer)) {
-    HostView view(*runtime_, buffer, piece);
-    target = view.data();
-    host_kernel(kKernelFill).run(arguments, {});
-    view.store();
-    return;
+  void* arguments[] = {&data, &bytes, &datatype_, &op, &seed, &rank, &ranks_, &offset, &more...};
+  if (by_kernel(buffer)) {
+    runtime_->launch(runtime_->kernel(device_, kernel), strided_shape(multiprocessors_, bytes), arguments,
+                     stream_.handle());
+  } else {
+    host_kernel(kernel).run(arguments, {});
   }
-  runtime_->launch(runtime_->kernel(device_, kKernelFill), strided_shape(multiprocessors_, bytes), arguments,
-                   stream_.handle());
+}
+
+void DataCheck::run_fill(const Buffer& buffer, const Piece& piece, std::uint32_t op, std::uint64_t seed,
+                         std::int32_t rank) {
+  if (by_kernel(buffer)) return run(kKernelFill, buffer, buffer.at(piece.offset), piece, op, seed, rank);
+  HostView view(*runtime_, buffer, piece);
+  run(kKernelFill, buffer, view.data(), piece, op, seed, rank);
+  view.store();
 }
 
 void DataCheck::fill(const Buffer& buffer, const Piece& piece, bool typed, std::uint64_t seed) {
@@ -83,22 +86,9 @@ void DataCheck::poison(const Buffer& buffer, std::span<const Piece> pieces, std:
   stream_.synchronize();
 }
 
-// On the device, or where `data` and `found` are the host's, here.
 void DataCheck::run_check(const Buffer& buffer, const void* data, const Piece& piece, std::uint64_t seed,
                           CheckResult* found) {
-  std::uint64_t bytes = piece.bytes;
-  std::uint64_t offset = piece.stream_offset;
-  std::uint32_t datatype = datatype_;
-  std::uint32_t op = op_of(piece.reduced);
-  std::int32_t rank = piece.rank;
-  std::int32_t ranks = ranks_;
-  void* arguments[] = {&data, &bytes, &datatype, &op, &seed, &rank, &ranks, &offset, &found};
-  if (by_kernel(buffer)) {
-    runtime_->launch(runtime_->kernel(device_, kKernelCheck), strided_shape(multiprocessors_, bytes), arguments,
-                     stream_.handle());
-  } else {
-    host_kernel(kKernelCheck).run(arguments, {});
-  }
+  run(kKernelCheck, buffer, data, piece, op_of(piece.reduced), seed, piece.rank, found);
 }
 
 void DataCheck::check(const Buffer& buffer, std::span<const Piece> pieces, std::uint64_t seed, VerifyResult& result) {
@@ -126,15 +116,9 @@ void DataCheck::check(const Buffer& buffer, std::span<const Piece> pieces, std::
 
 void DataCheck::add(const Buffer& buffer, const Piece& piece, const CheckResult& found, VerifyResult& result) {
   if (found.bad_bytes == 0) return;
-  if (result.ok) {
-    result.first_bad_offset = piece.offset + found.first_bad_offset;
-    result.expected = found.expected;
-    result.found = found.found;
-    result.where = std::string(to_string(buffer.kind())) + " target buffer, " +
-                   (piece.reduced ? "the reduction" : "data of rank " + std::to_string(piece.rank));
-  }
-  result.ok = false;
-  result.bad_bytes += found.bad_bytes;
+  result.add(found.bad_bytes, piece.offset + found.first_bad_offset, found.expected, found.found,
+             std::string(to_string(buffer.kind())) + " target buffer, " +
+                 (piece.reduced ? "the reduction" : "data of rank " + std::to_string(piece.rank)));
 }
 
 }  // namespace linkgauge

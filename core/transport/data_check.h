@@ -32,6 +32,9 @@ class DataCheck {
 
  private:
   static constexpr std::size_t kChecksAtOnce = 64;
+  template <typename... More>
+  void run(const char* kernel, const Buffer& buffer, const void* data, const Piece& piece, std::uint32_t op,
+           std::uint64_t seed, std::int32_t rank, More... more);
   void run_check(const Buffer& buffer, const void* data, const Piece& piece, std::uint64_t seed, CheckResult* found);
   static void add(const Buffer& buffer, const Piece& piece, const CheckResult& found, VerifyResult& result);
   // Queued where the device's kernels do it.
@@ -52,6 +55,7 @@ class DataCheck {
 
 // Grid of a kernel that strides over `bytes` by 16 a thread: enough blocks to fill the device, no more than there is
 // work for.
-LaunchShape strided_shape(unsigned multiprocessors, std::uint64_t bytes);
+LaunchShape strided_shape(unsigned multiprocessors, std::uint64_t bytes, unsigned threads = 256,
+                          unsigned blocks_a_multiprocessor = 8);
 
 }  // namespace linkgauge

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/case_spec.h"
@@ -23,6 +24,18 @@ struct VerifyResult {
   std::uint64_t expected = 0;          // raw bits of the element there
   std::uint64_t found = 0;
   std::string where;  // which buffer, from which rank
+
+  // Adds wrong bytes; of the first it tells where they are, and what was due and was found there.
+  void add(std::uint64_t bytes, std::uint64_t offset, std::uint64_t due, std::uint64_t seen, std::string_view of) {
+    if (ok) {
+      first_bad_offset = offset;
+      expected = due;
+      found = seen;
+      where = of;
+    }
+    ok = false;
+    bad_bytes += bytes;
+  }
 };
 
 // What of an application's time this rank spent in steps of one kind: ns of an iteration, their median.
@@ -76,6 +89,30 @@ class Operation : NotCopied {
   virtual StepReport step_report(std::size_t /*iterations*/) const { return {}; }
   // The library's own barrier for cadence `barrier`; falls back on the group's.
   virtual void library_barrier() = 0;
+};
+
+// One of a case, and what it has at hand on this rank.
+class CaseOperation : public Operation {
+ public:
+  CaseOperation(const RankContext& context, const CaseSpec& spec) : context_(context), spec_(spec) {}
+
+  // MPI's, where ranks have it.
+  void library_barrier() override;
+
+ protected:
+  const RankContext& context() const { return context_; }
+  const CaseSpec& spec() const { return spec_; }
+  const Traffic& traffic() const { return spec_.traffic; }
+  const Mechanism& mechanism() const { return spec_.mechanism; }
+  Group& group() const { return *context_.group; }
+  DeviceRuntime& runtime() const { return *context_.runtime; }
+  int device() const { return context_.device(); }
+  int rank() const { return context_.rank(); }
+  int ranks() const { return context_.size(); }
+
+ private:
+  RankContext context_;
+  CaseSpec spec_;
 };
 
 }  // namespace linkgauge

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/errors.h"
+#include "base/words.h"
 #include "transport/operation.h"
 #include "transport/peer_memory.h"
 #include "transport/registry.h"
@@ -22,12 +23,7 @@ constexpr auto kTransports = std::to_array({LINKGAUGE_TRANSPORTS(LINKGAUGE_NAMED
 }  // namespace
 
 std::unique_ptr<Transport> make_transport(std::string_view name) {
-  std::string expected;
-  for (const Named& entry : kTransports) {
-    if (entry.name == name) return entry.make();
-    expected += (expected.empty() ? "" : ", ") + std::string(entry.name);
-  }
-  throw CallerError("unknown transport '" + std::string(name) + "', expected one of: " + expected);
+  return named("transport", name, kTransports, [](const Named& entry) { return entry.name; }).make();
 }
 
 std::vector<PeerBuffer> Transport::peers(const RankContext& context, const CaseSpec&, const Flows& flows,

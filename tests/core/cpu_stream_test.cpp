@@ -9,6 +9,7 @@
 #include "base/errors.h"
 #include "case_maker.h"
 #include "device/host_cpu.h"
+#include "group/agreement.h"
 
 namespace linkgauge {
 namespace {
@@ -20,12 +21,7 @@ CaseSpec stream_case(const std::string& work, std::int64_t size) {
 }
 
 std::string refusal(const CaseSpec& spec) {
-  try {
-    (void)run_case(spec);
-  } catch (const Unsupported& reason) {
-    return reason.what();
-  }
-  return "";
+  return what_lacks([&] { (void)run_case(spec); });
 }
 
 TEST(CpuStream, EveryWorkIsVerifiedOnOddSizes) {

@@ -22,7 +22,6 @@ class FakeMpi final : public MpiLibrary {
 
   const std::string& path() const override { return name_; }
   const std::string& version() const override { return name_; }
-  MpiAbi abi() const override { return MpiAbi::kMpich; }
   std::uint64_t world() const override { return kWorld; }
   std::string why_not_size(std::size_t) const override { return ""; }
   std::string why_not_reduction(Datatype, ReduceOp, std::size_t) const override { return ""; }
@@ -36,7 +35,6 @@ class FakeMpi final : public MpiLibrary {
   std::string refused;
 
   int rank(std::uint64_t) override { return 0; }
-  int size(std::uint64_t) override { return ranks_; }
   std::uint64_t comm_split(std::uint64_t, int color, int) override {
     ++splits_;
     if (color < 0) return 0;

@@ -21,23 +21,23 @@ MpiCalls<int> counting_calls() {
   counted = {};
   MpiCalls<int> calls{};
   calls.constants = mpi_constants(MpiAbi::kMpich);
-  calls.mpi.isend = [](const void*, int, int, int, int, int, int* request) {
+  calls.mpi.isend.function = [](const void*, int, int, int, int, int, int* request) {
     *request = ++counted.begun;
     return 0;
   };
-  calls.mpi.irecv = [](void*, int, int, int, int, int, int* request) {
+  calls.mpi.irecv.function = [](void*, int, int, int, int, int, int* request) {
     *request = ++counted.begun;
     return 0;
   };
-  calls.mpi.cancel = [](int* request) {
+  calls.mpi.cancel.function = [](int* request) {
     counted.canceled.insert(*request);
     return 0;
   };
-  calls.mpi.request_free = [](int* request) {
+  calls.mpi.request_free.function = [](int* request) {
     counted.freed.insert(*request);
     return 0;
   };
-  calls.mpi.waitall = [](int, int*, void*) {
+  calls.mpi.waitall.function = [](int, int*, void*) {
     ++counted.waits;
     return 0;
   };

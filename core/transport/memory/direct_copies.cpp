@@ -12,30 +12,6 @@
 namespace linkgauge {
 namespace {
 
-// One leg, carried by the device of the rank that starts it.
-class DirectChannel final : public OneSidedChannel {
- public:
-  DirectChannel(const RankContext& context, const FlowFlags& flags, Ends ends, PeerBuffer target, PeerBuffer source)
-      : OneSidedChannel(context, flags, ends, {}), target_(std::move(target)), source_(std::move(source)) {}
-
-  void set_leg(std::unique_ptr<CopyLeg> leg) { leg_ = std::move(leg); }
-  std::vector<DeviceQueue> queues() const override {
-    if (leg_ == nullptr) return {};
-    return {{leg_->stream(), leg_->device()}};
-  }
-
- private:
-  void start(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) override {
-    leg_->copy(static_cast<std::byte*>(target_.data) + target_offset,
-               static_cast<const std::byte*>(source_.data) + source_offset, bytes);
-  }
-  void finish() override { leg_->synchronize(); }
-
-  PeerBuffer target_;
-  PeerBuffer source_;
-  std::unique_ptr<CopyLeg> leg_;  // nullptr at the end that does not start the copies
-};
-
 // Two legs with slots between them. Events order them: a slot is read once it is full, and filled again once it is
 // read.
 class Route : NotCopied {
@@ -51,15 +27,9 @@ class Route : NotCopied {
         first_(std::move(first)),
         second_(std::move(second)) {
     for (std::size_t slot = 0; slot < shape_.slots; ++slot) {
-      filled_.push_back(runtime_->create_event(first_->device()));
-      emptied_.push_back(runtime_->create_event(second_->device()));
+      filled_.emplace_back(*runtime_, first_->device());
+      emptied_.emplace_back(*runtime_, second_->device());
     }
-  }
-  ~Route() {
-    first_.reset();
-    second_.reset();
-    for (const EventHandle event : filled_) runtime_->destroy_event(event);
-    for (const EventHandle event : emptied_) runtime_->destroy_event(event);
   }
 
   // Queues the first chunk of these bytes and returns its length. The other device is made current for what is queued
@@ -70,15 +40,15 @@ class Route : NotCopied {
     std::byte* const place = slots_.at(slot * shape_.chunk_bytes);
     {
       const OtherDevice current(*runtime_, first_->device(), own_);
-      if (started_ >= shape_.slots) runtime_->wait(first_->stream(), emptied_[slot]);
+      if (started_ >= shape_.slots) runtime_->wait(first_->stream(), emptied_[slot].handle());
       first_->copy(place, static_cast<const std::byte*>(source_.data) + source_offset, chunk);
-      runtime_->record(filled_[slot], first_->stream());
+      runtime_->record(filled_[slot].handle(), first_->stream());
     }
     {
       const OtherDevice current(*runtime_, second_->device(), own_);
-      runtime_->wait(second_->stream(), filled_[slot]);
+      runtime_->wait(second_->stream(), filled_[slot].handle());
       second_->copy(static_cast<std::byte*>(target_.data) + target_offset, place, chunk);
-      runtime_->record(emptied_[slot], second_->stream());
+      runtime_->record(emptied_[slot].handle(), second_->stream());
     }
     ++started_;
     return chunk;
@@ -99,20 +69,20 @@ class Route : NotCopied {
   PeerBuffer target_;  // as this route's devices reach them
   PeerBuffer source_;
   Buffer slots_;
+  std::vector<Event> filled_;       // by slot, on the first leg's stream
+  std::vector<Event> emptied_;      // on the second's
   std::unique_ptr<CopyLeg> first_;  // into a slot
   std::unique_ptr<CopyLeg> second_;
-  std::vector<EventHandle> filled_;   // by slot, on the first leg's stream
-  std::vector<EventHandle> emptied_;  // on the second's
-  std::uint64_t started_ = 0;         // chunks since the flow was connected
+  std::uint64_t started_ = 0;  // chunks since the flow was connected
 };
 
-// A message in equal parts, one for each way: directly where there is such a leg, and by each route.
-class RoutedChannel final : public OneSidedChannel {
+// A message in equal parts, one for each way: directly where there is such a leg, and by each route. At the end that
+// does not start the copies there is neither.
+class CopyChannel final : public OneSidedChannel {
  public:
-  RoutedChannel(const RankContext& context, const FlowFlags& flags, Ends ends, PeerBuffer target, PeerBuffer source)
+  CopyChannel(const RankContext& context, const FlowFlags& flags, Ends ends, PeerBuffer target, PeerBuffer source)
       : OneSidedChannel(context, flags, ends, {}), target_(std::move(target)), source_(std::move(source)) {}
 
-  // At the end that starts the copies alone.
   void set_direct(std::unique_ptr<CopyLeg> leg) { direct_ = std::move(leg); }
   void add_route(std::unique_ptr<Route> route) { routes_.push_back(std::move(route)); }
   std::vector<DeviceQueue> queues() const override {
@@ -134,6 +104,7 @@ class RoutedChannel final : public OneSidedChannel {
       direct_->copy(static_cast<std::byte*>(target_.data) + target_offset,
                     static_cast<const std::byte*>(source_.data) + source_offset, end_of(way++));
     }
+    if (routes_.empty()) return;
     std::vector<std::size_t> done;
     for (std::size_t i = 0; i < routes_.size(); ++i) done.push_back(std::min(bytes, (way + i) * part));
     // A chunk of each route by turns, so that none waits until all of another is queued.
@@ -253,16 +224,9 @@ std::vector<std::unique_ptr<Channel>> connect_one_sided(const RankContext& conte
       const OtherDevice current(*context.runtime, device, context.device());
       return means.make_leg(device, to, from, bytes);
     };
-    const auto direct_leg = [&] { return leg(context.device(), target, source, flows[i].bytes); };
-    if (between.empty()) {
-      auto channel = std::make_unique<DirectChannel>(context, flags[i], ends, target, source);
-      channel->set_counters(std::move(counters[i]));
-      if (starts) channel->set_leg(direct_leg());
-      channels[i] = std::move(channel);
-      return;
-    }
-    auto channel = std::make_unique<RoutedChannel>(context, flags[i], ends, target, source);
-    if (starts && direct) channel->set_direct(direct_leg());
+    auto channel = std::make_unique<CopyChannel>(context, flags[i], ends, target, source);
+    channel->set_counters(std::move(counters[i]));
+    if (starts && direct) channel->set_direct(leg(context.device(), target, source, flows[i].bytes));
     for (std::size_t k = 0; starts && k < between.size(); ++k) {
       const PeerBuffer slot = own_buffer(slots[i][k]);
       const PeerBuffer to = target_by(peers_between[k]);

@@ -32,9 +32,7 @@ class KernelLeg final : public CopyLeg {
   }
 
   void copy(void* target, const void* source, std::size_t bytes) override {
-    std::uint64_t length = bytes;
-    void* arguments[] = {&target, &source, &length};
-    runtime().launch(kernel_, shape_, arguments, stream());
+    runtime().launch_with(kernel_, shape_, stream(), target, source, std::uint64_t{bytes});
   }
 
  private:
@@ -102,16 +100,6 @@ class KernelTransport final : public Transport {
 };
 
 }  // namespace
-
-LaunchShape kernel_copy_shape(unsigned multiprocessors, unsigned blocks, std::uint64_t bytes) {
-  constexpr unsigned kThreads = 512;
-  constexpr unsigned kBlocksPerMultiprocessor = 4;
-  if (blocks > 0) return {blocks, kThreads, 0};
-  const std::uint64_t useful = bytes / (16ULL * kThreads) + 1;
-  return {
-      static_cast<unsigned>(std::min<std::uint64_t>(useful, std::uint64_t{multiprocessors} * kBlocksPerMultiprocessor)),
-      kThreads, 0};
-}
 
 std::unique_ptr<Transport> make_kernel_transport() { return std::make_unique<KernelTransport>(); }
 

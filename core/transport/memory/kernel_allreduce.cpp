@@ -119,9 +119,4 @@ std::unique_ptr<Operation> make_kernel_allreduce(Transport& transport, const Ran
   return make_host_met_allreduce(transport, context, spec, pushes);
 }
 
-AllreducePart allreduce_part(std::size_t bytes, int ranks, int rank) {
-  const direct::Part part = direct::part_of(bytes, ranks, rank);
-  return {static_cast<std::size_t>(part.offset), static_cast<std::size_t>(part.bytes)};
-}
-
 }  // namespace linkgauge

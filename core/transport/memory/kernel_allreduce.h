@@ -35,15 +35,4 @@ enum class AllreduceWay : std::uint8_t { kHostMet, kDeviceMet, kPushed };
 // The way that the options say or, where they do not, the one that measured best.
 AllreduceWay allreduce_way(const RankContext& context, const CaseSpec& spec, const KernelOptions& options);
 
-// The part of the buffer that a rank reduces in two_shot: as even as whole 16-byte units allow, so that every part but
-// the last starts and ends where wide loads do.
-struct AllreducePart {
-  std::size_t offset;
-  std::size_t bytes;
-};
-AllreducePart allreduce_part(std::size_t bytes, int ranks, int rank);
-
-// Grid of lg_copy for `bytes`; `blocks` 0 leaves their number to this function.
-LaunchShape kernel_copy_shape(unsigned multiprocessors, unsigned blocks, std::uint64_t bytes);
-
 }  // namespace linkgauge

@@ -100,7 +100,8 @@ std::vector<LaunchShape> DeviceMetAllreduce::shapes_to_try() const {
   if (on_host_) return {{1, 1, 0}};
   if (mechanism().blocks > 0) return {{static_cast<unsigned>(mechanism().blocks), kMostAllreduceThreads, 0}};
   const std::size_t size = traffic().bytes();
-  const std::size_t units = (mode_ == direct::kOneShot ? size : allreduce_part(size, ranks(), 0).bytes) / direct::kUnit;
+  const std::size_t units =
+      (mode_ == direct::kOneShot ? size : direct::part_of(size, ranks(), 0).bytes) / direct::kUnit;
   std::vector<LaunchShape> shapes;
   for (const unsigned threads : {512U, 256U, 128U}) {
     const auto useful = static_cast<unsigned>(

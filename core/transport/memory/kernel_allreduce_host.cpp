@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "kernels/direct_text.h"
 #include "kernels/kernels.h"
 #include "transport/agreement.h"
 #include "transport/buffered_operation.h"
@@ -79,7 +80,7 @@ class HostMetAllreduce final : public BufferedOperation {
     if (two_shot_) targets_ = transport().peers(context(), spec(), to_target, ExposedEnd::kSource);
     signals_ = PairwiseSignals(context(), to_source, connect_flags(context(), to_source));
 
-    reduced_ = two_shot_ ? allreduce_part(size, ranks(), rank()) : AllreducePart{0, size};
+    reduced_ = two_shot_ ? direct::part_of(size, ranks(), rank()) : direct::Part{0, size};
     std::vector<const void*> operands(static_cast<std::size_t>(ranks()));
     operands[static_cast<std::size_t>(rank())] = source()->at(reduced_.offset);
     for (std::size_t i = 0; i < to_source.size(); ++i) {
@@ -97,7 +98,7 @@ class HostMetAllreduce final : public BufferedOperation {
   }
 
   void add_gather_copy(int peer, std::byte* peer_target, std::size_t size) {
-    const AllreducePart part = push_ ? reduced_ : allreduce_part(size, ranks(), peer);
+    const direct::Part part = push_ ? reduced_ : direct::part_of(size, ranks(), peer);
     if (part.bytes == 0) return;
     std::byte* here = target()->at(part.offset);
     std::byte* there = peer_target + part.offset;
@@ -114,29 +115,23 @@ class HostMetAllreduce final : public BufferedOperation {
   void free_scratch() noexcept override { operand_list_ = Buffer(); }
 
   void reduce() {
-    void* result = target()->at(reduced_.offset);
-    void* list = operand_list_.data();
-    std::int32_t count = ranks();
-    std::uint64_t elements = reduced_.bytes / size_of(traffic().datatype);
-    auto datatype = static_cast<std::uint32_t>(traffic().datatype);
-    auto op = static_cast<std::uint32_t>(traffic().op);
-    void* arguments[] = {&result, &list, &count, &elements, &datatype, &op};
-    runtime().launch(reduce_kernel_, shape(reduced_.bytes), arguments, stream_.handle());
+    runtime().launch_with(reduce_kernel_, shape(reduced_.bytes), stream_.handle(), target()->at(reduced_.offset),
+                          operand_list_.data(), std::int32_t{ranks()},
+                          std::uint64_t{reduced_.bytes / size_of(traffic().datatype)},
+                          static_cast<std::uint32_t>(traffic().datatype), static_cast<std::uint32_t>(traffic().op));
   }
 
   void gather() {
     for (const Copy& copy : copies_) {
-      void* to = copy.to;
-      const void* from = copy.from;
-      std::uint64_t bytes = copy.bytes;
-      void* arguments[] = {&to, &from, &bytes};
-      runtime().launch(copy_kernel_, shape(bytes), arguments, stream_.handle());
+      runtime().launch_with(copy_kernel_, shape(copy.bytes), stream_.handle(), copy.to, copy.from, copy.bytes);
     }
     stream_.synchronize();
   }
 
   LaunchShape shape(std::uint64_t bytes) const {
-    return kernel_copy_shape(multiprocessors_, static_cast<unsigned>(std::max(0, mechanism().blocks)), bytes);
+    constexpr unsigned kThreads = 512;
+    if (mechanism().blocks > 0) return {static_cast<unsigned>(mechanism().blocks), kThreads, 0};
+    return strided_shape(multiprocessors_, bytes, kThreads, 4);
   }
 
   struct Copy {
@@ -146,7 +141,7 @@ class HostMetAllreduce final : public BufferedOperation {
   };
   bool two_shot_;
   bool push_;
-  AllreducePart reduced_{0, 0};
+  direct::Part reduced_{0, 0};
   std::vector<PeerBuffer> sources_;
   std::vector<PeerBuffer> targets_;
   std::vector<Copy> copies_;

@@ -77,8 +77,7 @@ class PushedAllreduce final : public InKernelAllreduce {
 
   void launch_from(std::uint64_t epoch) {
     job_.epoch = epoch;
-    void* arguments[] = {&job_};
-    runtime().launch(kernel_, shape_, arguments, stream_.handle());
+    runtime().launch_with(kernel_, shape_, stream_.handle(), job_);
   }
 
   void enter_device() override {

@@ -33,24 +33,17 @@ const char* name_of(Product product, Result result) {
   return nccl ? kNccl[result] : kOneccl[result];
 }
 
-const char* title_of(Product product) {
-  switch (product) {
-    case Product::kRccl:
-      return "RCCL";
-    case Product::kOneccl:
-      return "oneCCL";
-    default:
-      return "NCCL";
-  }
-}
+// By Product.
+struct ProductNames {
+  const char* title;
+  const char* file;
+};
+constexpr ProductNames kProducts[] = {{"NCCL", "libnccl.so.2"}, {"RCCL", "librccl.so.1"}, {"oneCCL", "libccl.so.2"}};
 
 std::vector<std::string> names_to_try(Product product, const std::string& path,
                                       const std::vector<std::string>& folders) {
   if (!path.empty()) return {path};
-  const std::string soname = product == Product::kRccl     ? "librccl.so.1"
-                             : product == Product::kOneccl ? "libccl.so.2"
-                                                           : "libnccl.so.2";
-  return names_in(folders, soname);
+  return names_in(folders, kProducts[static_cast<std::size_t>(product)].file);
 }
 
 // What oneCCL calls a function of the table; "": it has none, or of another signature.
@@ -80,8 +73,8 @@ Library::Library(Product product, const std::vector<std::string>& names) : produ
     entries.push_back({"onecclGetUniqueId", &make_id_, true});
     entries.push_back({"onecclCommInitRank", &init_, true});
     // It has neither (2022.2): a failed communicator is left to the process's end, and a call tells of its own failure.
-    table_.ncclCommAbort = [](Communicator) -> Result { return kSuccess; };
-    table_.ncclCommGetAsyncError = [](Communicator, Result* state) -> Result { return *state = kSuccess; };
+    table_.ncclCommAbort.function = [](Communicator) -> Result { return kSuccess; };
+    table_.ncclCommGetAsyncError.function = [](Communicator, Result* state) -> Result { return *state = kSuccess; };
   }
   library_ = open_library(names, entries, {std::string(name()), std::string(name()), ""});
   check(table_.ncclGetVersion(&version_code_), "ncclGetVersion", nullptr, -1);
@@ -97,7 +90,7 @@ const Library& Library::load(Product product, const std::string& path, const std
   return *library;
 }
 
-std::string_view Library::name() const { return title_of(product_); }
+std::string_view Library::name() const { return kProducts[static_cast<std::size_t>(product_)].title; }
 
 Result Library::make_id(std::vector<std::byte>& id) const {
   const bool nccl = make_id_ == nullptr;

@@ -41,58 +41,45 @@ inline constexpr int kWindowSymmetric = 1;  // NCCL_WIN_COLL_SYMMETRIC
 inline constexpr Type kDatatypes[] = {0, 1, 2, 3, 4, 5, 6, 9, 7, 8, 10, 11};
 inline constexpr Op kOps[] = {0, 1, 3, 2, 4};
 
-// REQUIRED(name, type): the library is too old without it. OPTIONAL(name, type): nullptr where absent.
-#define LINKGAUGE_CCL_API(REQUIRED, OPTIONAL)                                                          \
-  REQUIRED(ncclGetVersion, Result(int*))                                                               \
-  REQUIRED(ncclGetUniqueId, Result(UniqueId*))                                                         \
-  REQUIRED(ncclCommInitRank, Result(Communicator*, int, UniqueId, int))                                \
-  OPTIONAL(ncclCommInitRankConfig, Result(Communicator*, int, UniqueId, int, Config*))                 \
-  REQUIRED(ncclCommDestroy, Result(Communicator))                                                      \
-  REQUIRED(ncclCommAbort, Result(Communicator))                                                        \
-  REQUIRED(ncclCommGetAsyncError, Result(Communicator, Result*))                                       \
-  REQUIRED(ncclGetErrorString, const char*(Result))                                                    \
-  OPTIONAL(ncclGetLastError, const char*(Communicator))                                                \
-  REQUIRED(ncclGroupStart, Result())                                                                   \
-  REQUIRED(ncclGroupEnd, Result())                                                                     \
-  REQUIRED(ncclSend, Result(const void*, std::size_t, Type, int, Communicator, Stream))                \
-  REQUIRED(ncclRecv, Result(void*, std::size_t, Type, int, Communicator, Stream))                      \
-  REQUIRED(ncclAllReduce, Result(const void*, void*, std::size_t, Type, Op, Communicator, Stream))     \
-  REQUIRED(ncclReduce, Result(const void*, void*, std::size_t, Type, Op, int, Communicator, Stream))   \
-  REQUIRED(ncclBroadcast, Result(const void*, void*, std::size_t, Type, int, Communicator, Stream))    \
-  REQUIRED(ncclAllGather, Result(const void*, void*, std::size_t, Type, Communicator, Stream))         \
-  REQUIRED(ncclReduceScatter, Result(const void*, void*, std::size_t, Type, Op, Communicator, Stream)) \
-  OPTIONAL(ncclAlltoAll, Result(const void*, void*, std::size_t, Type, Communicator, Stream))          \
-  OPTIONAL(ncclGather, Result(const void*, void*, std::size_t, Type, int, Communicator, Stream))       \
-  OPTIONAL(ncclScatter, Result(const void*, void*, std::size_t, Type, int, Communicator, Stream))      \
-  OPTIONAL(ncclCommRegister, Result(Communicator, void*, std::size_t, void**))                         \
-  OPTIONAL(ncclCommDeregister, Result(Communicator, void*))                                            \
-  OPTIONAL(ncclCommWindowRegister, Result(Communicator, void*, std::size_t, Window*, int))             \
-  OPTIONAL(ncclCommWindowDeregister, Result(Communicator, Window))                                     \
-  OPTIONAL(ncclGetPeerDevicePointer, Result(Window, std::size_t, int, void**))                         \
-  OPTIONAL(ncclMemAlloc, Result(void**, std::size_t))                                                  \
-  OPTIONAL(ncclMemFree, Result(void*))                                                                 \
-  OPTIONAL(ncclCommQueryProperties, Result(Communicator, Properties*))                                 \
-  OPTIONAL(ncclDevCommCreate, Result(Communicator, const DeviceRequirements*, void*))                  \
-  OPTIONAL(ncclDevCommDestroy, Result(Communicator, const void*))                                      \
-  LINKGAUGE_CCL_CONFIGURED(OPTIONAL)
+// A collective, with what it takes besides; newer libraries also have it with a configuration of its own.
+#define LINKGAUGE_CCL_COLLECTIVE(KIND, OPTIONAL, name, ...)                                                            \
+  KIND(name, Result(const void*, void*, std::size_t, Type, __VA_OPT__(__VA_ARGS__, ) Communicator, Stream))            \
+  OPTIONAL(name##Config, Result(const void*, void*, std::size_t, Type, __VA_OPT__(__VA_ARGS__, ) Communicator, Stream, \
+                                const CallConfig*))
 
-// The calls that take a configuration of their own; the same without it come before it.
-#define LINKGAUGE_CCL_CONFIGURED(OPTIONAL)                                                                             \
-  OPTIONAL(ncclAllReduceConfig,                                                                                        \
-           Result(const void*, void*, std::size_t, Type, Op, Communicator, Stream, const CallConfig*))                 \
-  OPTIONAL(ncclReduceConfig,                                                                                           \
-           Result(const void*, void*, std::size_t, Type, Op, int, Communicator, Stream, const CallConfig*))            \
-  OPTIONAL(ncclBroadcastConfig,                                                                                        \
-           Result(const void*, void*, std::size_t, Type, int, Communicator, Stream, const CallConfig*))                \
-  OPTIONAL(ncclAllGatherConfig,                                                                                        \
-           Result(const void*, void*, std::size_t, Type, Communicator, Stream, const CallConfig*))                     \
-  OPTIONAL(ncclReduceScatterConfig,                                                                                    \
-           Result(const void*, void*, std::size_t, Type, Op, Communicator, Stream, const CallConfig*))                 \
-  OPTIONAL(ncclAlltoAllConfig, Result(const void*, void*, std::size_t, Type, Communicator, Stream, const CallConfig*)) \
-  OPTIONAL(ncclGatherConfig,                                                                                           \
-           Result(const void*, void*, std::size_t, Type, int, Communicator, Stream, const CallConfig*))                \
-  OPTIONAL(ncclScatterConfig,                                                                                          \
-           Result(const void*, void*, std::size_t, Type, int, Communicator, Stream, const CallConfig*))
+// REQUIRED(name, type): the library is too old without it. OPTIONAL(name, type): nullptr where absent.
+#define LINKGAUGE_CCL_API(REQUIRED, OPTIONAL)                                              \
+  REQUIRED(ncclGetVersion, Result(int*))                                                   \
+  REQUIRED(ncclGetUniqueId, Result(UniqueId*))                                             \
+  REQUIRED(ncclCommInitRank, Result(Communicator*, int, UniqueId, int))                    \
+  OPTIONAL(ncclCommInitRankConfig, Result(Communicator*, int, UniqueId, int, Config*))     \
+  REQUIRED(ncclCommDestroy, Result(Communicator))                                          \
+  REQUIRED(ncclCommAbort, Result(Communicator))                                            \
+  REQUIRED(ncclCommGetAsyncError, Result(Communicator, Result*))                           \
+  REQUIRED(ncclGetErrorString, const char*(Result))                                        \
+  OPTIONAL(ncclGetLastError, const char*(Communicator))                                    \
+  REQUIRED(ncclGroupStart, Result())                                                       \
+  REQUIRED(ncclGroupEnd, Result())                                                         \
+  REQUIRED(ncclSend, Result(const void*, std::size_t, Type, int, Communicator, Stream))    \
+  REQUIRED(ncclRecv, Result(void*, std::size_t, Type, int, Communicator, Stream))          \
+  LINKGAUGE_CCL_COLLECTIVE(REQUIRED, OPTIONAL, ncclAllReduce, Op)                          \
+  LINKGAUGE_CCL_COLLECTIVE(REQUIRED, OPTIONAL, ncclReduce, Op, int)                        \
+  LINKGAUGE_CCL_COLLECTIVE(REQUIRED, OPTIONAL, ncclBroadcast, int)                         \
+  LINKGAUGE_CCL_COLLECTIVE(REQUIRED, OPTIONAL, ncclAllGather)                              \
+  LINKGAUGE_CCL_COLLECTIVE(REQUIRED, OPTIONAL, ncclReduceScatter, Op)                      \
+  LINKGAUGE_CCL_COLLECTIVE(OPTIONAL, OPTIONAL, ncclAlltoAll)                               \
+  LINKGAUGE_CCL_COLLECTIVE(OPTIONAL, OPTIONAL, ncclGather, int)                            \
+  LINKGAUGE_CCL_COLLECTIVE(OPTIONAL, OPTIONAL, ncclScatter, int)                           \
+  OPTIONAL(ncclCommRegister, Result(Communicator, void*, std::size_t, void**))             \
+  OPTIONAL(ncclCommDeregister, Result(Communicator, void*))                                \
+  OPTIONAL(ncclCommWindowRegister, Result(Communicator, void*, std::size_t, Window*, int)) \
+  OPTIONAL(ncclCommWindowDeregister, Result(Communicator, Window))                         \
+  OPTIONAL(ncclGetPeerDevicePointer, Result(Window, std::size_t, int, void**))             \
+  OPTIONAL(ncclMemAlloc, Result(void**, std::size_t))                                      \
+  OPTIONAL(ncclMemFree, Result(void*))                                                     \
+  OPTIONAL(ncclCommQueryProperties, Result(Communicator, Properties*))                     \
+  OPTIONAL(ncclDevCommCreate, Result(Communicator, const DeviceRequirements*, void*))      \
+  OPTIONAL(ncclDevCommDestroy, Result(Communicator, const void*))
 
 struct Table {
   LINKGAUGE_SYMBOL_TABLE(LINKGAUGE_CCL_API)

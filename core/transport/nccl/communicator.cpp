@@ -6,6 +6,7 @@
 
 #include "base/errors.h"
 #include "base/now.h"
+#include "base/wire.h"
 #include "transport/agreement.h"
 
 namespace linkgauge {
@@ -52,14 +53,12 @@ CclCommunicator::CclCommunicator(const ccl::Library& library, const RankContext&
   }
   agree_or_throw(*context.group, reason);
   const int version = library.version_code();
-  std::vector<std::byte> mine(sizeof version + id.size());
-  std::memcpy(mine.data(), &version, sizeof version);
-  if (!id.empty()) std::memcpy(mine.data() + sizeof version, id.data(), id.size());
-  const auto all = context.group->exchange(mine, {});
-  id.assign(all[0].begin() + sizeof version, all[0].end());
+  const std::vector<Bytes> all = context.group->exchange(WireWriter().value(version).rest(id).message(), {});
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    int other = 0;
-    std::memcpy(&other, all[rank].data(), sizeof other);
+    WireReader reader(all[rank]);
+    const int other = reader.value<int>();
+    const std::span<const std::byte> first_id = reader.rest();
+    if (rank == 0) id.assign(first_id.begin(), first_id.end());
     if (other != version) {
       throw Unsupported("all ranks must load one version of " + std::string(library.name()) + ": rank " +
                         std::to_string(context.rank()) + " has " + library.version() + ", rank " +
@@ -117,7 +116,7 @@ void CclCommunicator::wait_for(DeviceRuntime& runtime, StreamHandle stream, Grou
 
 void CclCommunicator::check_state(Group& group) {
   ccl::Result state = ccl::kSuccess;
-  check(library_->calls().ncclCommGetAsyncError(communicator_, &state), "ncclCommGetAsyncError");
+  run(library_->calls().ncclCommGetAsyncError, communicator_, &state);
   // The library may tell of another rank's failure before that rank has: its own reason is the one worth having.
   if (state == ccl::kRemoteError) await_reason(group);
   if (state != ccl::kInProgress) check(state, "an operation of NCCL");
@@ -147,9 +146,8 @@ CclWindow::CclWindow(const RankContext& context, std::shared_ptr<CclCommunicator
 CclWindow::CclWindow(const RankContext& context, std::shared_ptr<CclCommunicator> communicator, const Buffer& buffer)
     : CclWindow(context, std::move(communicator)) {
   const ccl::Library& library = communicator_->library();
-  communicator_->check(library.calls().ncclCommWindowRegister(communicator_->get(), buffer.data(), buffer.size(),
-                                                              &window_, ccl::kWindowSymmetric),
-                       "ncclCommWindowRegister");
+  communicator_->run(library.calls().ncclCommWindowRegister, communicator_->get(), buffer.data(), buffer.size(),
+                     &window_, ccl::kWindowSymmetric);
   std::string reason;
   if (window_ == nullptr) {
     reason = "NCCL " + library.version() + " made no window: these devices or its settings have no symmetric memory";
@@ -165,8 +163,7 @@ CclWindow::~CclWindow() {
 
 void* CclWindow::at(int peer) {
   void* found = nullptr;
-  communicator_->check(communicator_->library().calls().ncclGetPeerDevicePointer(window_, 0, peer, &found),
-                       "ncclGetPeerDevicePointer");
+  communicator_->run(communicator_->library().calls().ncclGetPeerDevicePointer, window_, 0, peer, &found);
   if (found == nullptr) throw Unsupported("NCCL reaches no memory of rank " + std::to_string(peer) + " from here");
   return found;
 }

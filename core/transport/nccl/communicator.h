@@ -25,6 +25,29 @@ class CclCommunicator : NotCopied {
   ccl::Communicator get() const { return communicator_; }  // nullptr once it was aborted
   // A failure breaks it, and is thrown with the library's own words.
   void check(ccl::Result result, const char* call);
+  template <typename Call, typename... Given>
+  void run(const Call& call, Given... given) {
+    check(call(given...), call.name);
+  }
+  // What `body` sends and receives, as one group. One that is left open when a call fails would take in whatever this
+  // thread calls next.
+  template <typename Body>
+  void grouped(const Body& body) {
+    run(library_->calls().ncclGroupStart);
+    try {
+      body();
+    } catch (const Error&) {
+      (void)library_->calls().ncclGroupEnd();  // of what failed first is told
+      throw;
+    }
+    run(library_->calls().ncclGroupEnd);
+  }
+  void send(const void* data, std::size_t bytes, int peer, ccl::Stream stream) {
+    run(library_->calls().ncclSend, data, bytes, ccl::kBytes, peer, communicator_, stream);
+  }
+  void receive(void* data, std::size_t bytes, int peer, ccl::Stream stream) {
+    run(library_->calls().ncclRecv, data, bytes, ccl::kBytes, peer, communicator_, stream);
+  }
   void mark_broken() { broken_ = true; }
   // For operations that share it. Between two streams of one communicator NCCL adds an event and a wait to each call.
   StreamHandle stream(DeviceRuntime& runtime);

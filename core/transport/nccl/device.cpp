@@ -34,7 +34,7 @@ class LsaBarrier final : public BufferedOperation {
     std::uint64_t rounds = kRoundsOfLaunch;
     std::uint64_t patience = kKernelPatienceNs;
     void* word = gave_up_.data();
-    void* arguments[] = {device_->argument(), &rounds, &patience, &word};
+    void* arguments[] = {device_->argument(), &rounds, &patience, &word};  // the first as long as NCCL has it
     runtime().launch(kernel_, {1, kThreads, 0}, arguments, stream_.handle());
   }
   void complete() override {
@@ -61,10 +61,7 @@ class LsaBarrier final : public BufferedOperation {
     kernel_ = device_->kernel(kBarrier);
   }
   void disconnect() noexcept override {
-    try {
-      stream_.synchronize();
-    } catch (const Error&) {  // the device is lost, and what ran on it
-    }
+    stream_.end();
     device_.reset();
   }
   void free_scratch() noexcept override {
@@ -152,7 +149,7 @@ void CclDevice::make(const RankContext& context, int barriers) {
   properties.magic = ccl::kConfigMagic;
   properties.version = ccl::kDeviceVersion;
   context.runtime->bind_thread(context.device());
-  communicator_->check(calls.ncclCommQueryProperties(communicator_->get(), &properties), "ncclCommQueryProperties");
+  communicator_->run(calls.ncclCommQueryProperties, communicator_->get(), &properties);
   std::string reason;
   if (!properties.deviceApiSupport)
     reason = "NCCL " + library.version() + " has nothing for kernels here: its symmetric memory is off, or not there";
@@ -169,7 +166,7 @@ void CclDevice::make(const RankContext& context, int barriers) {
   wanted.ginCustomStride = 1;
   wanted.useRuntimeVersion = true;
   bytes_.resize(properties.devCommRuntimeVersionSize);
-  communicator_->check(calls.ncclDevCommCreate(communicator_->get(), &wanted, bytes_.data()), "ncclDevCommCreate");
+  communicator_->run(calls.ncclDevCommCreate, communicator_->get(), &wanted, bytes_.data());
   made_ = true;
 }
 

@@ -24,17 +24,17 @@ class Messages : NotCopied {
 
   void start() {
     if (noted_.empty()) return;
-    const ccl::Table& calls = communicator_.library().calls();
-    communicator_.check(calls.ncclGroupStart(), "ncclGroupStart");
-    try {
-      for (const Message& one : noted_) queue(calls, one);
-    } catch (const Error&) {
-      (void)calls.ncclGroupEnd();  // a group that is left open would take in whatever this thread calls next
-      throw;
-    }
-    noted_.clear();
-    under_way_ = true;
-    communicator_.check(calls.ncclGroupEnd(), "ncclGroupEnd");
+    communicator_.grouped([&] {
+      for (const Message& one : noted_) {
+        if (one.sends) {
+          communicator_.send(one.at, one.bytes, one.peer, stream_.handle());
+        } else {
+          communicator_.receive(one.at, one.bytes, one.peer, stream_.handle());
+        }
+      }
+      noted_.clear();
+      under_way_ = true;
+    });
   }
 
   void complete() {
@@ -51,16 +51,6 @@ class Messages : NotCopied {
     std::size_t bytes;
     int peer;
   };
-
-  void queue(const ccl::Table& calls, const Message& one) {
-    if (one.sends) {
-      communicator_.check(
-          calls.ncclSend(one.at, one.bytes, ccl::kBytes, one.peer, communicator_.get(), stream_.handle()), "ncclSend");
-    } else {
-      communicator_.check(
-          calls.ncclRecv(one.at, one.bytes, ccl::kBytes, one.peer, communicator_.get(), stream_.handle()), "ncclRecv");
-    }
-  }
 
   DeviceRuntime* runtime_;
   Group* group_;

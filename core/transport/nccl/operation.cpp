@@ -119,17 +119,7 @@ class CclOperation final : public BufferedOperation {
   void capture() {
     queue_operation();
     wait_for_stream();
-    runtime().begin_capture(stream_);
-    try {
-      queue_operation();
-    } catch (...) {
-      try {
-        graph_ = Graph(runtime(), runtime().end_capture(context().device(), stream_));
-      } catch (const Error&) {  // the first failure is the one to tell of
-      }
-      throw;
-    }
-    graph_ = Graph(runtime(), runtime().end_capture(context().device(), stream_));
+    graph_ = captured(runtime(), context().device(), stream_, [&] { queue_operation(); });
   }
 
   void disconnect() noexcept override {
@@ -185,13 +175,11 @@ class CclOperation final : public BufferedOperation {
     for (const Buffer* buffer : std::set<const Buffer*>{source(), target()}) {
       if (buffer == nullptr) continue;
       void* handle = nullptr;
-      check(library_->calls().ncclCommRegister(communicator_->get(), buffer->data(), buffer->size(), &handle),
-            "ncclCommRegister");
+      communicator_->run(library_->calls().ncclCommRegister, communicator_->get(), buffer->data(), buffer->size(),
+                         &handle);
       registrations_.push_back(handle);
     }
   }
-
-  void check(ccl::Result result, const char* call) { communicator_->check(result, call); }
 
   void post_pingpong() {
     // Two groups: on each side the second waits for the first, by the order of the stream.
@@ -205,43 +193,28 @@ class CclOperation final : public BufferedOperation {
     if (!starter) send_all(1);
   }
 
-  // A group that is left open when a call fails would take in whatever this thread calls next.
   void post_messages() {
-    check(library_->calls().ncclGroupStart(), "ncclGroupStart");
-    try {
+    communicator_->grouped([&] {
       send_all(traffic().window);
       receive_all(traffic().window);
-    } catch (const Error&) {
-      (void)library_->calls().ncclGroupEnd();  // of what failed first is told
-      throw;
-    }
-    check(library_->calls().ncclGroupEnd(), "ncclGroupEnd");
+    });
   }
-
   void send_all(int window) {
     for (int message = 0; message < window; ++message) {
-      for (const Message& send : sends_) {
-        check(library_->calls().ncclSend(source()->at(send.offset), send.bytes, ccl::kBytes, send.peer,
-                                         communicator_->get(), queue()),
-              "ncclSend");
-      }
+      for (const Message& send : sends_) communicator_->send(source()->at(send.offset), send.bytes, send.peer, queue());
     }
   }
-
   void receive_all(int window) {
     for (int message = 0; message < window; ++message) {
-      for (const Message& receive : receives_) {
-        check(library_->calls().ncclRecv(target()->at(receive.offset), receive.bytes, ccl::kBytes, receive.peer,
-                                         communicator_->get(), queue()),
-              "ncclRecv");
-      }
+      for (const Message& receive : receives_)
+        communicator_->receive(target()->at(receive.offset), receive.bytes, receive.peer, queue());
     }
   }
 
   // The library's call or, under settings of a call's own, the one that takes them.
   template <typename Plain, typename Configured, typename... Arguments>
-  void call(const char* name, Plain plain, Configured configured, const Arguments&... arguments) {
-    check(of_call_ == nullptr ? plain(arguments...) : configured(arguments..., of_call_), name);
+  void call(const Plain& plain, const Configured& configured, const Arguments&... arguments) {
+    communicator_->check(of_call_ == nullptr ? plain(arguments...) : configured(arguments..., of_call_), plain.name);
   }
 
   void post_blocks() {
@@ -249,16 +222,16 @@ class CclOperation final : public BufferedOperation {
     const void* from = source() == nullptr ? nullptr : source_data_;
     switch (traffic().pattern) {
       case Pattern::kAlltoall:
-        return call("ncclAlltoAll", calls.ncclAlltoAll, calls.ncclAlltoAllConfig, from, target_data_, traffic().bytes(),
-                    ccl::kBytes, communicator_->get(), queue());
+        return call(calls.ncclAlltoAll, calls.ncclAlltoAllConfig, from, target_data_, traffic().bytes(), ccl::kBytes,
+                    communicator_->get(), queue());
       case Pattern::kGather:
-        return call("ncclGather", calls.ncclGather, calls.ncclGatherConfig, from, target_data_, block(), ccl::kBytes,
-                    traffic().root, communicator_->get(), queue());
+        return call(calls.ncclGather, calls.ncclGatherConfig, from, target_data_, block(), ccl::kBytes, traffic().root,
+                    communicator_->get(), queue());
       default: {
         // In place the root's block stays where it is.
         void* to = target_data_ == nullptr ? source()->at(place(rank())) : target_data_;
-        return call("ncclScatter", calls.ncclScatter, calls.ncclScatterConfig, from, to, block(), ccl::kBytes,
-                    traffic().root, communicator_->get(), queue());
+        return call(calls.ncclScatter, calls.ncclScatterConfig, from, to, block(), ccl::kBytes, traffic().root,
+                    communicator_->get(), queue());
       }
     }
   }
@@ -271,22 +244,22 @@ class CclOperation final : public BufferedOperation {
     StreamHandle stream = queue();
     switch (traffic().pattern) {
       case Pattern::kAllreduce:
-        return call("ncclAllReduce", calls.ncclAllReduce, calls.ncclAllReduceConfig, source_data_, target_data_,
-                    m / element, type_, op_, communicator, stream);
+        return call(calls.ncclAllReduce, calls.ncclAllReduceConfig, source_data_, target_data_, m / element, type_, op_,
+                    communicator, stream);
       case Pattern::kReduce:
-        return call("ncclReduce", calls.ncclReduce, calls.ncclReduceConfig, source_data_, target_data_, m / element,
-                    type_, op_, traffic().root, communicator, stream);
+        return call(calls.ncclReduce, calls.ncclReduceConfig, source_data_, target_data_, m / element, type_, op_,
+                    traffic().root, communicator, stream);
       case Pattern::kReduceScatter:
-        return call("ncclReduceScatter", calls.ncclReduceScatter, calls.ncclReduceScatterConfig, source_data_,
-                    target_data_, block() / element, type_, op_, communicator, stream);
+        return call(calls.ncclReduceScatter, calls.ncclReduceScatterConfig, source_data_, target_data_,
+                    block() / element, type_, op_, communicator, stream);
       case Pattern::kAllgather:
-        return call("ncclAllGather", calls.ncclAllGather, calls.ncclAllGatherConfig, source_data_, target_data_,
-                    block(), ccl::kBytes, communicator, stream);
+        return call(calls.ncclAllGather, calls.ncclAllGatherConfig, source_data_, target_data_, block(), ccl::kBytes,
+                    communicator, stream);
       case Pattern::kBroadcast: {
         // The root's own copy is no part of the pattern: it sends from where it is.
         void* to = target_data_ == nullptr ? source_data_ : target_data_;
-        return call("ncclBroadcast", calls.ncclBroadcast, calls.ncclBroadcastConfig, source_data_, to, m, ccl::kBytes,
-                    traffic().root, communicator, stream);
+        return call(calls.ncclBroadcast, calls.ncclBroadcastConfig, source_data_, to, m, ccl::kBytes, traffic().root,
+                    communicator, stream);
       }
       default:
         throw Unsupported("ccl has no way to do this pattern");

@@ -1,9 +1,9 @@
 #include "transport/net/worker.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/errors.h"
+#include "base/wire.h"
 #include "transport/agreement.h"
 
 namespace linkgauge::nic {
@@ -33,23 +33,18 @@ void Link::wait(const char* what) {
 
 Worker::Meeting Worker::meet(Group& group, const std::vector<int>& peers) {
   retired_.clear();
-  std::vector<std::byte> mine(sizeof turn_ + address_.size());
-  std::memcpy(mine.data(), &turn_, sizeof turn_);
-  std::memcpy(mine.data() + sizeof turn_, address_.data(), address_.size());
   const Progress progress = [this] { (void)this->progress(); };
-  const auto all = group.exchange(mine, progress);
   Meeting met;
-  for (const std::vector<std::byte>& theirs : all) {
-    std::uint32_t turn = 0;
-    std::memcpy(&turn, theirs.data(), sizeof turn);
-    met.turn = std::max(met.turn, turn);
+  std::vector<std::string> addresses;
+  for (const Bytes& theirs : group.exchange(WireWriter().value(turn_).rest(address_).message(), progress)) {
+    WireReader reader(theirs);
+    met.turn = std::max(met.turn, reader.value<std::uint32_t>());
+    addresses.push_back(text_of(reader.rest()));
   }
   turn_ = ++met.turn;
   std::string reason;
   for (const int peer : peers) {
-    const std::vector<std::byte>& theirs = all[static_cast<std::size_t>(peer)];
-    const std::string address(reinterpret_cast<const char*>(theirs.data()) + sizeof turn_,
-                              theirs.size() - sizeof turn_);
+    const std::string& address = addresses[static_cast<std::size_t>(peer)];
     auto known = known_.find(address);
     if (known == known_.end()) {
       Peer made = 0;

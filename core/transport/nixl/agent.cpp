@@ -30,23 +30,20 @@ std::string fresh_name() {
 
 RankAgent::RankAgent(const Library& library) : library_(&library), name_(fresh_name()) {
   const AgentSettings settings;
-  library.check(calls().nixl_capi_create_configured_agent(name_.c_str(), &settings, &agent_),
-                "nixl_capi_create_configured_agent");
+  library.run(calls().nixl_capi_create_configured_agent, name_.c_str(), &settings, &agent_);
   try {
     MemoryTypes types = nullptr;
     Parameters parameters = nullptr;
-    library.check(calls().nixl_capi_get_plugin_params(agent_, kBackend, &types, &parameters),
-                  "nixl_capi_get_plugin_params");
+    library.run(calls().nixl_capi_get_plugin_params, agent_, kBackend, &types, &parameters);
     const Status status = calls().nixl_capi_create_backend(agent_, kBackend, parameters, &backend_);
     (void)calls().nixl_capi_destroy_mem_list(types);
     (void)calls().nixl_capi_destroy_params(parameters);
     library.check(status, "nixl_capi_create_backend");
-    library.check(calls().nixl_capi_create_opt_args(&options_), "nixl_capi_create_opt_args");
-    library.check(calls().nixl_capi_opt_args_add_backend(options_, backend_), "nixl_capi_opt_args_add_backend");
+    library.run(calls().nixl_capi_create_opt_args, &options_);
+    library.run(calls().nixl_capi_opt_args_add_backend, options_, backend_);
     // Pages that lie beside each other stay descriptors of their own.
-    library.check(calls().nixl_capi_opt_args_set_skip_desc_merge(options_, true),
-                  "nixl_capi_opt_args_set_skip_desc_merge");
-    library.check(calls().nixl_capi_create_notif_map(&arrived_), "nixl_capi_create_notif_map");
+    library.run(calls().nixl_capi_opt_args_set_skip_desc_merge, options_, true);
+    library.run(calls().nixl_capi_create_notif_map, &arrived_);
   } catch (...) {
     release();
     throw;
@@ -66,7 +63,7 @@ void RankAgent::release() noexcept {
 std::string RankAgent::metadata() const {
   void* data = nullptr;
   std::size_t bytes = 0;
-  library_->check(calls().nixl_capi_get_local_md(agent_, &data, &bytes), "nixl_capi_get_local_md");
+  library_->run(calls().nixl_capi_get_local_md, agent_, &data, &bytes);
   std::string metadata(static_cast<const char*>(data), bytes);
   std::free(data);  // NOLINT(cppcoreguidelines-no-malloc): NIXL's own allocation
   return metadata;
@@ -78,11 +75,10 @@ void RankAgent::know(const std::string& agent, const std::string& metadata) {
   // NIXL refuses memory that it knows by another key, so what it knew of the agent goes first, its connection with it.
   if (known != known_.end()) {
     known_.erase(known);
-    library_->check(calls().nixl_capi_invalidate_remote_md(agent_, agent.c_str()), "nixl_capi_invalidate_remote_md");
+    library_->run(calls().nixl_capi_invalidate_remote_md, agent_, agent.c_str());
   }
   char* said = nullptr;
-  library_->check(calls().nixl_capi_load_remote_md(agent_, metadata.data(), metadata.size(), &said),
-                  "nixl_capi_load_remote_md");
+  library_->run(calls().nixl_capi_load_remote_md, agent_, metadata.data(), metadata.size(), &said);
   std::free(said);  // NOLINT(cppcoreguidelines-no-malloc): NIXL's own allocation
   known_[agent] = metadata;
 }
@@ -98,25 +94,23 @@ void RankAgent::notify(const Group& group, const std::string& agent, const Notic
 }
 
 bool RankAgent::progress() {
-  library_->check(calls().nixl_capi_get_notifs(agent_, arrived_, options_), "nixl_capi_get_notifs");
+  library_->run(calls().nixl_capi_get_notifs, agent_, arrived_, options_);
   std::size_t agents = 0;
-  library_->check(calls().nixl_capi_notif_map_size(arrived_, &agents), "nixl_capi_notif_map_size");
+  library_->run(calls().nixl_capi_notif_map_size, arrived_, &agents);
   if (agents == 0) return false;
   for (std::size_t at = 0; at < agents; ++at) {
     const char* from = nullptr;
     std::size_t notices = 0;
-    library_->check(calls().nixl_capi_notif_map_get_agent_at(arrived_, at, &from), "nixl_capi_notif_map_get_agent_at");
-    library_->check(calls().nixl_capi_notif_map_get_notifs_size(arrived_, from, &notices),
-                    "nixl_capi_notif_map_get_notifs_size");
+    library_->run(calls().nixl_capi_notif_map_get_agent_at, arrived_, at, &from);
+    library_->run(calls().nixl_capi_notif_map_get_notifs_size, arrived_, from, &notices);
     for (std::size_t number = 0; number < notices; ++number) {
       const void* data = nullptr;
       std::size_t bytes = 0;
-      library_->check(calls().nixl_capi_notif_map_get_notif(arrived_, from, number, &data, &bytes),
-                      "nixl_capi_notif_map_get_notif");
+      library_->run(calls().nixl_capi_notif_map_get_notif, arrived_, from, number, &data, &bytes);
       take_in({static_cast<const char*>(data), bytes});
     }
   }
-  library_->check(calls().nixl_capi_notif_map_clear(arrived_), "nixl_capi_notif_map_clear");
+  library_->run(calls().nixl_capi_notif_map_clear, arrived_);
   return true;
 }
 

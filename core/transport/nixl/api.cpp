@@ -1,5 +1,7 @@
 #include "transport/nixl/api.h"
 
+#include <iterator>
+
 #include "base/errors.h"
 
 namespace linkgauge::nixl {
@@ -10,18 +12,9 @@ constexpr const char* kFix = "; fix: pip install --no-deps nixl-cu13 (or -cu12, 
 
 // nixl_capi_status_t; NIXL has no call that tells it.
 const char* name_of(Status status) {
-  switch (status) {
-    case -1:
-      return "NIXL_CAPI_ERROR_INVALID_PARAM";
-    case -2:
-      return "NIXL_CAPI_ERROR_BACKEND";
-    case -3:
-      return "NIXL_CAPI_ERROR_INVALID_STATE";
-    case -4:
-      return "NIXL_CAPI_ERROR_EXCEPTION";
-    default:
-      return "NIXL status";
-  }
+  static constexpr const char* kNames[] = {"NIXL status", "NIXL_CAPI_ERROR_INVALID_PARAM", "NIXL_CAPI_ERROR_BACKEND",
+                                           "NIXL_CAPI_ERROR_INVALID_STATE", "NIXL_CAPI_ERROR_EXCEPTION"};
+  return status < 0 && -status < static_cast<Status>(std::size(kNames)) ? kNames[-status] : kNames[0];
 }
 
 }  // namespace

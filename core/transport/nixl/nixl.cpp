@@ -35,7 +35,7 @@ class Registered : NotCopied {
   // Throws RuntimeCallError where NIXL cannot register the memory.
   Registered(const RankAgent& agent, const Buffer& buffer, MemoryType type, std::uint64_t device) : agent_(&agent) {
     const Table& calls = agent.calls();
-    agent.library().check(calls.nixl_capi_create_reg_dlist(type, &regions_, false), "nixl_capi_create_reg_dlist");
+    agent.library().run(calls.nixl_capi_create_reg_dlist, type, &regions_, false);
     Status status = calls.nixl_capi_reg_dlist_add_desc(regions_, reinterpret_cast<std::uintptr_t>(buffer.data()),
                                                        buffer.size(), device, nullptr, 0);
     if (status == kOk) status = calls.nixl_capi_register_mem(agent.get(), regions_, agent.options());

@@ -33,10 +33,6 @@ std::string Library::version() const {
   return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch);
 }
 
-Reduction* Library::reduction(const std::string& name) const {
-  return reinterpret_cast<Reduction*>(library_.find(name.c_str()));
-}
-
 void Library::check(Status status, const char* call, int device) const {
   if (status == 0) return;
   throw RuntimeCallError(call, "NVSHMEM status", status, device, "set NVSHMEM_DEBUG=INFO for more");

@@ -111,8 +111,8 @@ DatatypeNames names_of(Datatype datatype);
 class Library : public OneLibrary<Library, Table> {
  public:
   std::string version() const;
-  // nullptr: it has none by that name.
-  Reduction* reduction(const std::string& name) const;
+  // A function that the table lacks or may lack; nullptr: it has none by that name.
+  void* find(const std::string& name) const { return library_.find(name.c_str()); }
 
   // Throws RuntimeCallError where a call says that it failed; on stderr NVSHMEM has said why.
   void check(Status status, const char* call, int device) const;

@@ -115,7 +115,7 @@ class SignalChannel : public Channel {
     } else if (completion == Completion::kRemote) {
       pe_->calls().nvshmemx_quiet_on_stream(stream_.handle());
     }
-    wait();
+    wait_for_stream(*context_.runtime, stream_.handle(), *context_.group);
   }
   void consumed() override {
     if (!ends_.awaits_consumption || alone()) return;
@@ -151,11 +151,6 @@ class SignalChannel : public Channel {
   void await_messages() {
     const Signal due = ends_.target ? signals_ : messages_;
     pe_->calls().nvshmemx_signal_wait_until_on_stream(awaited(), kAtLeast, due, stream_.handle());
-  }
-  void wait() {
-    for (int polls = 1; !context_.runtime->done(stream_.handle()); ++polls) {
-      if (polls % kPollsPerAbortCheck == 0) context_.group->throw_if_aborted();
-    }
   }
   // What waits on the stream for a rank that failed would wait for ever.
   void end_waits() noexcept {

@@ -13,9 +13,11 @@
 #include "base/now.h"
 #include "base/patterns.h"
 #include "base/wire.h"
+#include "base/words.h"
 #include "transport/agreement.h"
 #include "transport/buffered_operation.h"
 #include "transport/device_pattern.h"
+#include "transport/nvshmem/kernels.h"
 
 namespace linkgauge::nvshmem {
 namespace {
@@ -29,44 +31,12 @@ LayoutRules rules_of(Pattern pattern) {
 
 // The function that the host calls; "": NVSHMEM has none.
 std::string call_of(const Traffic& traffic) {
-  switch (traffic.pattern) {
-    case Pattern::kBarrier:
-      return "nvshmemx_barrier_on_stream";
-    case Pattern::kAlltoall:
-      return "nvshmemx_alltoallmem_on_stream";
-    case Pattern::kAllgather:
-      return "nvshmemx_fcollectmem_on_stream";
-    case Pattern::kBroadcast:
-      return "nvshmemx_broadcastmem_on_stream";
-    case Pattern::kAllreduce:
-    case Pattern::kReduceScatter:
-      return "nvshmemx_" + std::string(names_of(traffic.datatype).word) + "_" + std::string(to_string(traffic.op)) +
-             (traffic.pattern == Pattern::kAllreduce ? "_reduce_on_stream" : "_reducescatter_on_stream");
-    default:
-      return "";
-  }
-}
-
-bool has(const Library& library, const Traffic& traffic) {
-  const Table& calls = library.calls();
-  switch (traffic.pattern) {
-    case Pattern::kBarrier:
-      return calls.nvshmemx_barrier_on_stream != nullptr;
-    case Pattern::kAlltoall:
-      return calls.nvshmemx_alltoallmem_on_stream != nullptr;
-    case Pattern::kAllgather:
-      return calls.nvshmemx_fcollectmem_on_stream != nullptr;
-    case Pattern::kBroadcast:
-      return calls.nvshmemx_broadcastmem_on_stream != nullptr;
-    default:
-      return library.reduction(call_of(traffic)) != nullptr;
-  }
-}
-
-std::string text_of(const std::vector<int>& ranks) {
-  std::string text;
-  for (const int rank : ranks) text += (text.empty() ? "" : ", ") + std::to_string(rank);
-  return text;
+  const std::string name = collective_name(traffic.pattern);
+  if (name.empty()) return "";
+  if (traffic.pattern == Pattern::kBarrier) return "nvshmemx_barrier_on_stream";
+  if (!traits_of(traffic.pattern).reduces) return "nvshmemx_" + name + "mem_on_stream";
+  return "nvshmemx_" + std::string(names_of(traffic.datatype).word) + "_" + std::string(to_string(traffic.op)) + "_" +
+         name + "_on_stream";
 }
 
 // Of a variable of NVSHMEM's, which has a number and perhaps a unit.
@@ -123,11 +93,7 @@ class Collective final : public BufferedOperation {
     queue();
     ++posted_;
   }
-  void complete() override {
-    for (int polls = 1; !runtime().done(stream_.handle()); ++polls) {
-      if (polls % kPollsPerAbortCheck == 0) group().throw_if_aborted();
-    }
-  }
+  void complete() override { wait_for_stream(runtime(), stream_.handle(), group()); }
   std::int64_t steps() const override { return static_cast<std::int64_t>(rounds()); }
   std::vector<DeviceQueue> queues() const override { return {{stream_.handle(), context().device()}}; }
   int commands_per_post() const override { return by_kernel_ ? 1 : kCommandsBeside + ranks(); }
@@ -149,7 +115,7 @@ class Collective final : public BufferedOperation {
       kernel_ = &pe_->load_collective(context(), collective_code(traffic().pattern, traffic().datatype, traffic().op));
       context().choose("grid", CollectiveKernel::shape().grid());
     } else if (traits_of(traffic().pattern).reduces) {
-      reduction_ = pe_->library().reduction(call_);
+      reduction_ = reinterpret_cast<Reduction*>(pe_->library().find(call_));
     }
     const Buffer* const target_buffer = target() != nullptr ? target() : source();  // a root sends from where it is
     const Buffer* const source_buffer = source() != nullptr ? source() : target();
@@ -278,12 +244,12 @@ std::string why_not_collective(const CaseSpec& spec, const Options& options, con
     if (traffic.op == ReduceOp::kAvg) return "NVSHMEM has no avg; its operations are sum, prod, min and max";
   }
   if (range_of(spec.places.rank_list).size == 0) {
-    return "NVSHMEM's teams are of PEs in rising order, all as far apart; ranks " + text_of(spec.places.rank_list) +
+    return "NVSHMEM's teams are of PEs in rising order, all as far apart; ranks " + listed(spec.places.rank_list) +
            " of the launch are not";
   }
   const auto ranks = static_cast<int>(spec.places.rank_list.size());
   if (std::string reason = why_not_so_large(traffic, ranks); !reason.empty()) return reason;
-  if (!options.by_kernels() && !has(library, traffic))
+  if (!options.by_kernels() && library.find(call) == nullptr)
     return "NVSHMEM " + library.version() + " at " + library.path() + " lacks " + call;
   return "";
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/errors.h"
+#include "base/patterns.h"
 #include "kernels/kernel_source.h"
 
 namespace linkgauge::nvshmem {
@@ -74,37 +75,40 @@ LaunchShape Kernels::shape_of(std::uint64_t units, std::size_t part_bytes, Scope
 }
 
 void Kernels::put(const Put& put, std::uint64_t messages, Scope scope, int blocks, StreamHandle stream) const {
-  void* target = put.target;
-  const void* source = put.source;
-  std::uint64_t bytes = put.bytes;
-  std::uint64_t part = part_of(put.bytes, scope, blocks);
-  void* signal = put.signal;
-  std::int32_t pe = put.pe;
-  auto way = static_cast<std::int32_t>(scope);
-  void* arguments[] = {&target, &source, &bytes, &part, &messages, &signal, &pe, &way};
+  const std::uint64_t part = part_of(put.bytes, scope, blocks);
   const std::uint64_t units = messages * parts_of(put.bytes, scope, blocks);
   const LaunchShape shape = shape_of(units, std::min<std::size_t>(part, put.bytes), scope, blocks);
-  runtime_->launch(put_, shape, arguments, stream);
+  runtime_->launch_with(put_, shape, stream, put.target, put.source, std::uint64_t{put.bytes}, part, messages,
+                        put.signal, std::int32_t{put.pe}, static_cast<std::int32_t>(scope));
 }
 
 void Kernels::pingpong(const Put& put, Signal* mine, const Rounds& rounds, const Options& by, std::uint64_t* gave_up,
                        StreamHandle stream) const {
-  void* target = put.target;
-  const void* source = put.source;
-  std::uint64_t bytes = put.bytes;
-  void* theirs = put.signal;
-  void* own = mine;
-  std::uint64_t first = rounds.first;
-  std::uint64_t count = rounds.rounds;
-  std::int32_t starter = rounds.starts ? 1 : 0;
-  std::int32_t pe = put.pe;
-  auto way = by.plain ? kPlainWord : static_cast<std::int32_t>(by.scope);
-  std::uint64_t limit = rounds.spin_limit;
-  void* told = gave_up;
-  void* arguments[] = {&target, &source, &bytes, &theirs, &own, &first, &count, &starter, &pe, &way, &limit, &told};
   unsigned threads = by.scope == Scope::kWarp ? kWarpThreads : 1;
   if (by.scope == Scope::kBlock) threads = block_threads(put.bytes);
-  runtime_->launch(pingpong_, {1, threads, 0}, arguments, stream);
+  runtime_->launch_with(pingpong_, {1, threads, 0}, stream, put.target, put.source, std::uint64_t{put.bytes},
+                        put.signal, mine, rounds.first, rounds.rounds, std::int32_t{rounds.starts},
+                        std::int32_t{put.pe}, by.plain ? kPlainWord : static_cast<std::int32_t>(by.scope),
+                        rounds.spin_limit, gave_up);
+}
+
+std::string collective_name(Pattern pattern) {
+  switch (pattern) {
+    case Pattern::kBarrier:
+      return "barrier";
+    case Pattern::kAlltoall:
+      return "alltoall";
+    case Pattern::kAllgather:
+      return "fcollect";
+    case Pattern::kBroadcast:
+      return "broadcast";
+    case Pattern::kAllreduce:
+      return "reduce";
+    case Pattern::kReduceScatter:
+      return "reducescatter";
+    default:
+      return "";
+  }
 }
 
 CollectiveCode collective_code(Pattern pattern, Datatype datatype, ReduceOp op) {
@@ -113,27 +117,14 @@ CollectiveCode collective_code(Pattern pattern, Datatype datatype, ReduceOp op) 
     return CollectiveCode{name, "#define LG_NAME " + name + "\n#define LG_TYPE " + type + "\n#define LG_CALL " + call +
                                     "\n" + linked_text("LG_NAME")};
   };
-  switch (pattern) {
-    case Pattern::kBarrier:
-      return code_of("barrier", "char", "lg_barrier");
-    case Pattern::kAlltoall:
-      return code_of("alltoall", "char", "lg_alltoall");
-    case Pattern::kAllgather:
-      return code_of("fcollect", "char", "lg_fcollect");
-    case Pattern::kBroadcast:
-      return code_of("broadcast", "char", "lg_broadcast");
-    case Pattern::kAllreduce:
-    case Pattern::kReduceScatter:
-      break;
-    default:
-      return {};
-  }
+  const std::string own = collective_name(pattern);
+  if (own.empty()) return {};
+  if (!traits_of(pattern).reduces) return code_of(own, "char", "lg_" + own);
   const DatatypeNames names = names_of(datatype);
   if (names.word.empty() || op == ReduceOp::kAvg) return {};
-  const std::string kind = pattern == Pattern::kAllreduce ? "reduce" : "reducescatter";
   const std::string word(to_string(op));
-  return code_of(std::string(names.word) + "_" + word + "_" + kind, std::string(names.type),
-                 "lg_" + kind + "<LG_TYPE, RDXN_OPS_" + word + ">");
+  return code_of(std::string(names.word) + "_" + word + "_" + own, std::string(names.type),
+                 "lg_" + own + "<LG_TYPE, RDXN_OPS_" + word + ">");
 }
 
 CollectiveKernel::CollectiveKernel(DeviceRuntime& runtime, int device, const Library& library,
@@ -144,9 +135,7 @@ LaunchShape CollectiveKernel::shape() { return {1, kCollectiveThreads, 0}; }
 
 void CollectiveKernel::run(Team team, void* target, const void* source, std::uint64_t count, int root,
                            std::uint64_t rounds, StreamHandle stream) const {
-  std::int32_t pe = root;
-  void* arguments[] = {&team, &target, &source, &count, &pe, &rounds};
-  runtime_->launch(kernel_, shape(), arguments, stream);
+  runtime_->launch_with(kernel_, shape(), stream, team, target, source, count, std::int32_t{root}, rounds);
 }
 
 }  // namespace linkgauge::nvshmem

@@ -71,6 +71,8 @@ struct CollectiveCode {
   std::string kernel;  // its name; "": NVSHMEM has no such collective
   std::string text;
 };
+// As NVSHMEM's functions are named; "": it has none for the pattern.
+std::string collective_name(Pattern pattern);
 CollectiveCode collective_code(Pattern pattern, Datatype datatype, ReduceOp op);
 
 class CollectiveKernel {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/errors.h"
+#include "base/wire.h"
 #include "transport/agreement.h"
 
 namespace linkgauge::nvshmem {
@@ -64,23 +65,19 @@ void Pe::meet(const RankContext& launch, const std::vector<std::size_t>& sizes, 
       library_->check(calls().nvshmemx_get_uniqueid(&mine.id), "nvshmemx_get_uniqueid", launch.device());
     }
   }
-  std::vector<std::byte> message(sizeof mine + reason.size());
-  std::memcpy(message.data(), &mine, sizeof mine);
-  if (!reason.empty()) std::memcpy(message.data() + sizeof mine, reason.data(), reason.size());
 
   why_not_.clear();
   std::size_t most_bytes = 0;
   std::vector<PeRange> teams;
   UniqueId id;
-  const auto all = launch.group->exchange(message, {});
+  const std::vector<Bytes> all = launch.group->exchange(WireWriter().value(mine).rest(reason).message(), {});
   for (std::size_t rank = 0; rank < all.size() && why_not_.empty(); ++rank) {
-    Said said;
-    std::memcpy(&said, all[rank].data(), sizeof said);
+    WireReader reader(all[rank]);
+    const auto said = reader.value<Said>();
     if (rank == 0) id = said.id;
     most_bytes = std::max(most_bytes, said.bytes);
     if (std::find(teams.begin(), teams.end(), said.team) == teams.end()) teams.push_back(said.team);
-    const std::string theirs(reinterpret_cast<const char*>(all[rank].data()) + sizeof said,
-                             all[rank].size() - sizeof said);
+    const std::string theirs = text_of(reader.rest());
     const std::string who = "rank " + std::to_string(rank);
     if (!theirs.empty()) {
       why_not_ = who + ": " + theirs;

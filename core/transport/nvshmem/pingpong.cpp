@@ -56,12 +56,7 @@ class Pingpong final : public DevicePattern {
     if (!by_.plain) data().check(receive_, piece_of(1 - rank()), seed, result);
     Signal found = 0;
     runtime().copy_now(&found, -1, word_.data(), device(), sizeof found);
-    if (found == rounds_ || !result.ok) return result;
-    result.ok = false;
-    result.bad_bytes = sizeof found;
-    result.expected = rounds_;
-    result.found = found;
-    result.where = "the word of the last round trip";
+    if (found != rounds_ && result.ok) result.add(sizeof found, 0, rounds_, found, "the word of the last round trip");
     return result;
   }
   int lane() const override { return rank() == 0 ? 0 : -1; }
@@ -86,7 +81,7 @@ class Pingpong final : public DevicePattern {
     peer_ = from_bytes<Told>(all[static_cast<std::size_t>(1 - rank())]);
     context().choose("ways", pe_->way_to(peer_.receive, peer_.pe));
   }
-  void disconnect() noexcept override { meet_before_freeing(); }
+  void disconnect() noexcept override { group().part({}); }
   void free_buffers() noexcept override {
     send_ = Buffer();
     receive_ = Buffer();

@@ -40,23 +40,17 @@ StagingChannel::StagingChannel(const RankContext& context, const Flow& flow, con
   if (sends_) {
     down_ = CopyStream(context, device);
     outgoing_.messages.resize(shape.queue);
-    for (std::uint64_t slot = 0; slot < shape.slots; ++slot) down_events_.push_back(runtime_->create_event(device));
+    for (std::uint64_t slot = 0; slot < shape.slots; ++slot) down_events_.emplace_back(*runtime_, device);
   }
   if (receives_) {
     up_ = CopyStream(context, device);
     incoming_.messages.resize(shape.queue);
-    for (std::uint64_t slot = 0; slot < shape.slots; ++slot) up_events_.push_back(runtime_->create_event(device));
+    for (std::uint64_t slot = 0; slot < shape.slots; ++slot) up_events_.emplace_back(*runtime_, device);
   }
   engine_->channels.push_back(this);
 }
 
-StagingChannel::~StagingChannel() {
-  std::erase(engine_->channels, this);
-  { const CopyStream ended_first = std::move(down_); }
-  { const CopyStream ended_first = std::move(up_); }
-  for (EventHandle event : down_events_) runtime_->destroy_event(event);
-  for (EventHandle event : up_events_) runtime_->destroy_event(event);
-}
+StagingChannel::~StagingChannel() { std::erase(engine_->channels, this); }
 
 HostLegEnds StagingChannel::leg_ends() const {
   return {sends_, receives_, slots_.source, slots_.target, shape_.chunk_bytes, shape_.slots};
@@ -105,13 +99,13 @@ void StagingChannel::advance_source() {
     const std::size_t slot = slot_of(copied_);
     runtime_->copy_async(slots_.source + slot * shape_.chunk_bytes, -1, source_->at(chunk.offset),
                          source_->copy_device(), chunk.bytes, down_.handle());
-    runtime_->record(down_events_[slot], down_.handle());
+    runtime_->record(down_events_[slot].handle(), down_.handle());
     slot_bytes_[slot] = chunk.bytes;
     ++copied_;
   }
   if (sent_ < copied_) {
     const std::size_t slot = slot_of(sent_);
-    runtime_->synchronize_event(down_events_[slot]);
+    runtime_->synchronize_event(down_events_[slot].handle());
     leg_->send(sent_, slot_bytes_[slot]);
     ++sent_;
   }
@@ -122,7 +116,7 @@ void StagingChannel::advance_target() {
   while (!incoming_.empty()) {
     if (posted_ - cleared_ == shape_.slots) {
       if (cleared_ == uploaded_) break;
-      runtime_->synchronize_event(up_events_[slot_of(cleared_)]);
+      runtime_->synchronize_event(up_events_[slot_of(cleared_)].handle());
       ++cleared_;
     }
     const Message chunk = incoming_.take(shape_.chunk_bytes);
@@ -135,7 +129,7 @@ void StagingChannel::advance_target() {
     const Message& chunk = arriving_[slot];
     runtime_->copy_async(target_->at(chunk.offset), target_->copy_device(), slots_.target + slot * shape_.chunk_bytes,
                          -1, chunk.bytes, up_.handle());
-    runtime_->record(up_events_[slot], up_.handle());
+    runtime_->record(up_events_[slot].handle(), up_.handle());
     ++uploaded_;
   }
 }

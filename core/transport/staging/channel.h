@@ -88,10 +88,10 @@ class StagingChannel final : public Channel {
   std::shared_ptr<StagingEngine> engine_;
   std::shared_ptr<void> peer_slots_;
   std::unique_ptr<HostLeg> leg_;
-  CopyStream down_;  // device to slot
+  std::vector<Event> down_events_;
+  std::vector<Event> up_events_;
+  CopyStream down_;  // device to slot; after the events: goes first
   CopyStream up_;    // slot to device
-  std::vector<EventHandle> down_events_;
-  std::vector<EventHandle> up_events_;
   Progress no_progress_;
 
   Queue outgoing_;

@@ -18,6 +18,7 @@
 #include "case_maker.h"
 #include "device/device_runtime.h"
 #include "operation/make_operation.h"
+#include "refused.h"
 #include "stand_in_control.h"
 #include "traffic/layout.h"
 #include "traffic/program.h"
@@ -91,13 +92,7 @@ class Ccl : public ::testing::Test {
 
   template <typename Exception>
   std::string message_of(const CaseSpec& spec, const std::string& library = kNccl) {
-    try {
-      run(spec, library);
-    } catch (const Exception& error) {
-      return error.what();
-    }
-    ADD_FAILURE() << "nothing of that kind was thrown";
-    return {};
+    return linkgauge::message_of<Exception>([&] { run(spec, library); });
   }
   bool some_error_has(const std::string& part) const {
     for (const std::string& error : errors_) {

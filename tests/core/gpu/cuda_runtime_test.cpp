@@ -16,6 +16,7 @@
 #include "device/host_placement.h"
 #include "kernels/kernel_source.h"
 #include "kernels/kernels.h"
+#include "refused.h"
 #include "stand_in_control.h"
 
 namespace linkgauge {
@@ -61,26 +62,11 @@ class CudaRuntime : public ::testing::Test {
     for (std::string line; std::getline(file, line);) ++lines;
     return lines;
   }
-  template <typename Exception>
-  static std::string message_of(const std::function<void()>& call) {
-    try {
-      call();
-    } catch (const Exception& error) {
-      return error.what();
-    }
-    ADD_FAILURE() << "nothing of that kind was thrown";
-    return {};
-  }
 
   StandInControl control_{"libcuda.so.1"};
   std::filesystem::path cache_;
   std::string trace_;
 };
-
-void expect_contains(const std::string& text, const std::vector<std::string>& parts) {
-  for (const std::string& part : parts)
-    EXPECT_NE(text.find(part), std::string::npos) << "no '" << part << "' in: " << text;
-}
 
 // --- opening -----------------------------------------------------------------------------------------------------
 

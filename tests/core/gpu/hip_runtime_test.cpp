@@ -9,7 +9,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <sstream>
 
 #include "base/errors.h"
@@ -19,6 +18,7 @@
 #include "fewer.h"
 #include "kernels/kernel_source.h"
 #include "kernels/kernels.h"
+#include "refused.h"
 #include "stand_in_control.h"
 
 namespace linkgauge {
@@ -43,25 +43,10 @@ class HipRuntime : public ::testing::Test {
     runtime->bind_thread(0);
     return runtime;
   }
-  template <typename Exception>
-  static std::string message_of(const std::function<void()>& call) {
-    try {
-      call();
-    } catch (const Exception& error) {
-      return error.what();
-    }
-    ADD_FAILURE() << "nothing of that kind was thrown";
-    return {};
-  }
 
   StandInControl control_{"libamdhip64.so.7"};
   std::filesystem::path cache_;
 };
-
-void expect_contains(const std::string& text, const std::vector<std::string>& parts) {
-  for (const std::string& part : parts)
-    EXPECT_NE(text.find(part), std::string::npos) << "no '" << part << "' in: " << text;
-}
 
 TEST_F(HipRuntime, DescribesInPciOrder) {
   const auto runtime = open("devices=8;gfx=gfx908");

@@ -6,6 +6,7 @@
 
 #include "base/errors.h"
 #include "case_maker.h"
+#include "group/agreement.h"
 #include "on_vendors.h"
 
 namespace linkgauge {
@@ -53,12 +54,7 @@ class Managed : public OnVendors<Managing> {
   }
   std::string refusal(const CaseSpec& spec, const std::string& settings = "") {
     const auto runtime = open(settings);
-    try {
-      (void)run(*runtime, spec);
-    } catch (const Unsupported& reason) {
-      return reason.what();
-    }
-    return "";
+    return what_lacks([&] { (void)run(*runtime, spec); });
   }
   int prefetches() const { return control_.calls(GetParam().prefetch); }
   int advice_calls() const { return control_.calls(GetParam().advise); }

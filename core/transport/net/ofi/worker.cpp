@@ -43,11 +43,7 @@ class Registered final : public nic::Memory {
 
   void* descriptor() const { return registration_->descriptor; }
   std::uint64_t address() const override { return address_; }
-  std::vector<std::byte> key() const override {
-    std::vector<std::byte> bytes(sizeof registration_->key);
-    std::memcpy(bytes.data(), &registration_->key, bytes.size());
-    return bytes;
-  }
+  std::vector<std::byte> key() const override { return to_bytes(registration_->key); }
 
  private:
   Owned<Registration> registration_;
@@ -58,11 +54,11 @@ namespace {
 
 class Reached final : public nic::Remote {
  public:
-  Reached(std::uint64_t address, const std::byte* key) : nic::Remote(address) { std::memcpy(&key_, key, sizeof key_); }
+  Reached(std::uint64_t address, const Bytes& key) : nic::Remote(address), key_(from_bytes<std::uint64_t>(key)) {}
   std::uint64_t key() const { return key_; }
 
  private:
-  std::uint64_t key_ = 0;
+  std::uint64_t key_;
 };
 
 void* descriptor_of(const nic::Memory* memory) {
@@ -148,7 +144,7 @@ RankWorker::RankWorker(const Library& library, bool gpus) : library_(&library), 
 
   const auto take = [](auto& owner, auto* made) { owner.reset(made); };
   Fabric* fabric = nullptr;
-  library.check(library.calls().fi_fabric(info_->fabric_attr, &fabric, nullptr), "fi_fabric");
+  library.run(library.calls().fi_fabric, info_->fabric_attr, &fabric, nullptr);
   take(fabric_, fabric);
   Domain* domain = nullptr;
   library.check(fabric->calls->domain(fabric, info_.get(), &domain, nullptr), "fi_domain");
@@ -251,7 +247,7 @@ std::unique_ptr<nic::Memory> RankWorker::registered(const nic::Region& region) {
 }
 
 std::unique_ptr<nic::Remote> RankWorker::reach(nic::Peer /*peer*/, std::uint64_t address, const Bytes& key) {
-  return std::make_unique<Reached>(address, key.data());
+  return std::make_unique<Reached>(address, key);
 }
 
 std::unique_ptr<nic::Link> RankWorker::link(const Group& group, nic::Peer peer, const nic::Region& /*region*/,

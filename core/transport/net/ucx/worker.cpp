@@ -33,7 +33,7 @@ class Registered final : public nic::Memory {
     parameters.address = region.data;
     parameters.length = region.bytes;
     parameters.memory_type = known_type(region.type);
-    worker.library().check(worker.calls().ucp_mem_map(worker.context(), &parameters, &memory_), "ucp_mem_map");
+    worker.library().run(worker.calls().ucp_mem_map, worker.context(), &parameters, &memory_);
   }
   ~Registered() override { (void)worker_->calls().ucp_mem_unmap(worker_->context(), memory_); }
 
@@ -42,8 +42,7 @@ class Registered final : public nic::Memory {
   std::vector<std::byte> key() const override {
     void* packed = nullptr;
     std::size_t bytes = 0;
-    worker_->library().check(worker_->calls().ucp_rkey_pack(worker_->context(), memory_, &packed, &bytes),
-                             "ucp_rkey_pack");
+    worker_->library().run(worker_->calls().ucp_rkey_pack, worker_->context(), memory_, &packed, &bytes);
     std::vector<std::byte> key(bytes);
     std::memcpy(key.data(), packed, bytes);
     worker_->calls().ucp_rkey_buffer_release(packed);
@@ -60,7 +59,7 @@ class Reached final : public nic::Remote {
  public:
   Reached(const RankWorker& worker, Endpoint endpoint, std::uint64_t address, const std::byte* packed)
       : nic::Remote(address), calls_(&worker.calls()) {
-    worker.library().check(calls_->ucp_ep_rkey_unpack(endpoint, packed, &key_), "ucp_ep_rkey_unpack");
+    worker.library().run(calls_->ucp_ep_rkey_unpack, endpoint, packed, &key_);
   }
   ~Reached() override { calls_->ucp_rkey_destroy(key_); }
   RemoteKey key() const { return key_; }
@@ -74,7 +73,7 @@ class UcxLink final : public nic::Link {
  public:
   UcxLink(RankWorker& worker, const Group& group, Endpoint endpoint, const nic::Region& region, const nic::Memory* own)
       : nic::Link(worker, group), worker_(&worker), calls_(&worker.calls()), endpoint_(endpoint) {
-    tally()->free_request = calls_->ucp_request_free;
+    tally()->free_request = calls_->ucp_request_free.function;
     plain_.op_attr_mask = RequestParameters::kCallback | RequestParameters::kUserData;
     plain_.callback.send = over;
     plain_.user_data = tally();
@@ -118,7 +117,7 @@ class UcxLink final : public nic::Link {
                               &of_memory(own)),
           "ucp_get_nbx");
   }
-  void order() override { worker_->library().check(calls_->ucp_worker_fence(worker_->get()), "ucp_worker_fence"); }
+  void order() override { worker_->library().run(calls_->ucp_worker_fence, worker_->get()); }
   void flush() override { count(calls_->ucp_ep_flush_nbx(endpoint_, &plain_), "ucp_ep_flush_nbx"); }
 
  private:
@@ -151,7 +150,7 @@ class Configuration : NotCopied {
     if (calls_->ucp_config_read == nullptr || calls_->ucp_config_modify == nullptr) {
       throw Unsupported("UCX " + library.version() + " takes no settings but the environment's");
     }
-    library.check(calls_->ucp_config_read(nullptr, nullptr, &configuration_), "ucp_config_read");
+    library.run(calls_->ucp_config_read, nullptr, nullptr, &configuration_);
     for (const auto& [name, value] : settings_of(settings)) {
       const std::string own = name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
       const Status status = calls_->ucp_config_modify(configuration_, own.c_str(), value.c_str());
@@ -177,19 +176,12 @@ class Configuration : NotCopied {
 }  // namespace
 
 int known_type(nic::MemoryType type) {
-  switch (type) {
-    case nic::MemoryType::kHost:
-      return kHostMemory;
-    case nic::MemoryType::kCuda:
-      return kCudaMemory;
-    case nic::MemoryType::kCudaManaged:
-      return kCudaManagedMemory;
-    case nic::MemoryType::kRocm:
-      return kRocmMemory;
-    case nic::MemoryType::kRocmManaged:
-      return kRocmManagedMemory;
-  }
-  return kHostMemory;
+  static_assert(static_cast<int>(nic::MemoryType::kHost) == kHostMemory);
+  static_assert(static_cast<int>(nic::MemoryType::kCuda) == kCudaMemory);
+  static_assert(static_cast<int>(nic::MemoryType::kCudaManaged) == kCudaManagedMemory);
+  static_assert(static_cast<int>(nic::MemoryType::kRocm) == kRocmMemory);
+  static_assert(static_cast<int>(nic::MemoryType::kRocmManaged) == kRocmManagedMemory);
+  return static_cast<int>(type);
 }
 
 RankWorker::RankWorker(const Library& library, const std::string& settings) : library_(&library) {
@@ -204,16 +196,16 @@ RankWorker::RankWorker(const Library& library, const std::string& settings) : li
   try {
     ContextFacts facts;
     facts.field_mask = ContextFacts::kMemoryTypes;
-    library.check(calls().ucp_context_query(context_, &facts), "ucp_context_query");
+    library.run(calls().ucp_context_query, context_, &facts);
     memory_types_ = facts.memory_types;
     WorkerParameters worker;
     worker.field_mask = WorkerParameters::kThreadMode | WorkerParameters::kFlags;
     worker.thread_mode = WorkerParameters::kThreadSerialized;
     worker.flags = WorkerParameters::kIgnoreRequestLeak;  // where a rank failed, what it had posted stays
-    library.check(calls().ucp_worker_create(context_, &worker, &worker_), "ucp_worker_create");
+    library.run(calls().ucp_worker_create, context_, &worker, &worker_);
     void* address = nullptr;
     std::size_t bytes = 0;
-    library.check(calls().ucp_worker_get_address(worker_, &address, &bytes), "ucp_worker_get_address");
+    library.run(calls().ucp_worker_get_address, worker_, &address, &bytes);
     set_address({static_cast<const char*>(address), bytes});
     calls().ucp_worker_release_address(worker_, address);
   } catch (...) {

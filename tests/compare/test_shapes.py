@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy import signal, stats
+from scipy import stats
 
 from linkgauge.stats.basics import binomial_quantile, binomial_tail, effective_size, grain, median
 from linkgauge.stats.drift import find_drift, theil_sen, trend_p_value
@@ -18,6 +18,8 @@ from linkgauge.stats.tails import tail, values_needed
 
 def autoregressive(rng: np.random.Generator, n: int, rho: float, scale: float) -> np.ndarray:
     noise = rng.normal(size=n + 200) * scale * math.sqrt(1 - rho * rho)
+    from scipy import signal  # a second of imports, which every worker would spend while it collects
+
     return signal.lfilter([1.0], [1.0, -rho], noise)[200:]
 
 

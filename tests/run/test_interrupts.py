@@ -185,6 +185,7 @@ def test_a_signal_amid_a_wait_outside_of_a_launch_ends_that_wait(
         time.sleep(600)
 
     monkeypatch.setattr(Runner, "_settle", wait)
+    monkeypatch.setattr("linkgauge.run.parent.ending._LAST_WAIT_S", 0.1)
     run = run_plan(threads=True)
     assert run.status == 130
     assert f"interrupted by SIGTERM: 4 of 8 cases kept in {run.path}; resume" in capsys.readouterr().err

@@ -2,7 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 #include "base/errors.h"
 #include "base/patterns.h"
@@ -120,16 +123,27 @@ TEST(Ends, MixedKindsArriveWholeBothWays) {
   }
 }
 
+// A worker of UCX's opens every way that this machine has, TCP's interfaces too, and fills queues of megabytes, which
+// took most of these tests' time. On one node it takes these, while a test runs; nic_test.cpp leaves it its choice.
+constexpr std::pair<const char*, const char*> kFewUcxWays[] = {
+    {"UCX_TLS", "self,posix,cma"}, {"UCX_POSIX_FIFO_SIZE", "64"}, {"UCX_POSIX_RX_BUFS_GROW", "64"}};
+
 class EveryMechanism : public testing::TestWithParam<Mechanism> {
  protected:
   void SetUp() override {
-    // A worker of UCX's opens every way that this machine has, TCP's interfaces too, and fills queues of megabytes,
-    // which took most of these tests' time. On one node it takes these. nic_test.cpp leaves it its choice.
-    setenv("UCX_TLS", "self,posix,cma", 0);
-    setenv("UCX_POSIX_FIFO_SIZE", "64", 0);
-    setenv("UCX_POSIX_RX_BUFS_GROW", "64", 0);
+    for (const auto& [name, value] : kFewUcxWays) {
+      if (getenv(name) != nullptr) continue;
+      setenv(name, value, 1);
+      set_.push_back(name);
+    }
     if (const std::string reason = why_not_tested(GetParam().transport); !reason.empty()) GTEST_SKIP() << reason;
   }
+  void TearDown() override {
+    for (const char* name : set_) unsetenv(name);
+  }
+
+ private:
+  std::vector<const char*> set_;  // what this test set alone, in place of the user's
 };
 
 TEST_P(EveryMechanism, MovesEveryPatternRight) {

@@ -29,7 +29,8 @@ def told_apart(facts: Facts, failed: Sequence[FailedCase]) -> dict[Settings, lis
     def apart(one: FailedCase) -> Settings:
         mine = _settings(one, variables)
         alike = good.get((one.transport, one.pattern, one.devices), set())
-        return mine - max(alike, key=lambda other: (len(mine & other), -len(other), sorted(other)), default=mine)
+        nearest: Settings = max(alike, key=lambda one: (len(mine & one), -len(one), sorted(one)), default=mine)
+        return mine - nearest
 
     return grouped((apart(one), one) for one in failed)
 

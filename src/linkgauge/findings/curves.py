@@ -251,8 +251,8 @@ def crossing_points(facts: Facts) -> Iterable[Finding]:
         groups.setdefault((one.task, one.devices), {}).setdefault(facts.mechanism(one), []).extend(sweep)
     for transports in groups.values():
         names = sorted(transports)
-        pairs = itertools.combinations(names, 2)
-        found = [one for a, b in pairs if (one := _crossing(transports[a], transports[b], a, b))]
+        crossings = (_crossing(transports[a], transports[b], a, b) for a, b in itertools.combinations(names, 2))
+        found = [crossing for crossing in crossings if crossing]
         if not found:
             continue
         first = transports[names[0]][0]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
+from typing import Protocol
 
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.measure import Measure
@@ -138,9 +139,14 @@ def _specific(element: Element) -> tuple[int, bool, bool]:
     return _SPECIFIC[element.kind], element.among is not None, element.direction == "both"
 
 
-def _add_between(
-    facts: Facts, add: Callable[..., None], pair: tuple[int, int], index: int, label: Hashable, among: Hashable
-) -> None:
+class Add(Protocol):
+    """What notes that pairs use an element."""
+
+    def __call__(self, kind: str, ends: tuple[int | str, ...], direction: str, index: int, of: Hashable = None) -> None:
+        """Note that the pair of this index does; `of` is the class of pairs that the element is a candidate in alone."""
+
+
+def _add_between(facts: Facts, add: Add, pair: tuple[int, int], index: int, label: Hashable, among: Hashable) -> None:
     """Between nodes a pair uses each end's NIC and node, and of known switches those and the links between them."""
     for device, direction in zip(pair, ("out", "in"), strict=True):
         host = facts.host_of(device)
@@ -165,7 +171,7 @@ def _add_between(
                 add("trunk", (low, high), f"{a}->{b}", index, of)
 
 
-def _add_arc(wiring: Wiring, add: Callable[..., None], arc: tuple[str, str], way: Way, index: int) -> None:
+def _add_arc(wiring: Wiring, add: Add, arc: tuple[str, str], way: Way, index: int) -> None:
     tail, head = (wiring.ordinals.get(end) for end in arc)
     if tail is not None and head is not None:
         low, high = sorted((tail, head))

@@ -71,7 +71,7 @@ def judge_bar(bar: Bar, system_name: str = "") -> JudgedBar:
     factor = float(traits.bus_factor(ranks * bar.nodes)) if bar.quantity == BUS else 1.0
     size = bar.size or _LARGE
     block = size // (ranks * bar.nodes) if bar.pattern == "alltoall" else size
-    found = nominal(system, bar.transport, bar.pattern, ranks, block, bar.nodes)
+    found = nominal(system, bar.transport, bar.pattern, ranks, block, nodes=bar.nodes)
     if found is None:
         between = f" between {bar.nodes} nodes" if bar.nodes > 1 else ""
         return JudgedBar(bar, "unknown", f"the description of {system.name} sets no limit{between}")

@@ -47,4 +47,5 @@ def rank_sum_orders(n: int, m: int) -> Floats:
         for taken in range(min(n, rank), max(0, rank - m - 1), -1):
             more = rank - taken  # values of the other set below this one, m at most
             ways[taken, more:] += ways[taken - 1, : ways.shape[1] - more]
-    return ways[n].copy()  # without the rows that led to it
+    orders: Floats = ways[n].copy()  # without the rows that led to it
+    return orders

@@ -60,9 +60,15 @@ def named(hosts: Sequence[Sequence[tuple[int, str]]]) -> Named | None:
 
 def another_machine(hosts: Sequence[Sequence[tuple[int, str]]], system: str, models: Sequence[str]) -> str:
     """Say that devices of these names are another described machine's than `system`, whose are `models`; else empty."""
+    from linkgauge.system.catalog import described_nodes
+
     names = sorted({name for host in hosts for _, name in host})
     wrong = [name for name in names if not any(fits(name, model) for model in models)]
-    known = [name for name in wrong if any(fits(name, one.model) for one in _described())]
+    known = [
+        name
+        for name in wrong
+        if any(fits(name, device.model) for one in described_nodes() for device in one.devices if device.model)
+    ]
     if not known or not any(models):
         return ""
     return f"The log's devices are {listed(known, 2)}, those of {system} {listed(sorted({*models} - {''}), 2)}."

@@ -80,8 +80,8 @@ def _measured(results: Results, limits: Limits, row: Measured) -> TidyRow:
         goodput_gb_per_s=_giga(row.goodput_bytes_per_s),
         algbw_gb_per_s=_giga(row.algbw_bytes_per_s) if collective else None,
         busbw_gb_per_s=_giga(row.busbw_bytes_per_s) if collective else None,
-        limit_gb_per_s=_giga(bound and bound.rate * traits.shown_factor(row.case.group_ranks)),
-        percent_of_limit=bound and 100 * row.goodput / bound.rate,
+        limit_gb_per_s=_giga(bound.rate * traits.shown_factor(row.case.group_ranks)) if bound else None,
+        percent_of_limit=100 * row.goodput / bound.rate if bound else None,
         samples=row.samples,
     )
 

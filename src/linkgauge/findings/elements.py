@@ -143,7 +143,7 @@ class Add(Protocol):
     """What notes that pairs use an element."""
 
     def __call__(self, kind: str, ends: tuple[int | str, ...], direction: str, index: int, of: Hashable = None) -> None:
-        """Note that the pair of this index does; `of` is the class of pairs that the element is a candidate in alone."""
+        """Note that the pair of this index does; `of` is the class of pairs that it is a candidate in alone."""
 
 
 def _add_between(facts: Facts, add: Add, pair: tuple[int, int], index: int, label: Hashable, among: Hashable) -> None:

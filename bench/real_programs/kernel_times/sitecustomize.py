@@ -59,18 +59,18 @@ def _name_of(case: Any) -> str:
 
 
 def _wrap(folder: Path) -> None:
-    from linkgauge.run.rank.session import CoreSession
+    from linkgauge.run.rank.session import Session
 
-    measure, profiled = CoreSession.measure, Profiled(folder)
+    measure, profiled = Session.measure, Profiled(folder)
 
-    def measured(session: CoreSession, case: Any) -> Any:
+    def measured(session: Session, case: Any) -> Any:
         profiled.begin(session._spec.device_of(session.rank))
         try:
             return measure(session, case)
         finally:
             profiled.end(case)
 
-    CoreSession.measure = measured  # type: ignore[assignment]
+    Session.measure = measured  # type: ignore[assignment]
 
 
 if os.environ.get("KERNEL_TIMES") and RANK in sys.orig_argv:

@@ -541,6 +541,12 @@ def test_a_comparison_that_was_ended_goes_on_from_its_rounds(tmp_path: Path, mon
     other = request_of("nccl-tests", tmp_path, tmp_path / "out", "all_reduce_perf", sizes=(8,))
     with pytest.raises(UsageError, match="holds another comparison"):
         alternate(other, lambda text: None)
+    rounds = tmp_path / "out" / "rounds.json"
+    stored = json.loads(rounds.read_text())
+    assert stored["requested"].pop("started_apart")  # an older version started the peer for all sizes at once
+    rounds.write_text(json.dumps(stored))
+    with pytest.raises(UsageError, match="of an older version"):
+        alternate(request, lambda text: None)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.tex").touch()
     with pytest.raises(UsageError, match="is not empty"):

@@ -25,7 +25,7 @@ from linkgauge.model.shape import table as shape_table
 from linkgauge.peers.catalog import peer_tests
 from linkgauge.peers.ours import measure_ours
 from linkgauge.peers.request import MAX_PAIRS, MIN_PAIRS, Ratio, Request, Row, ratio_of_pairs
-from linkgauge.peers.theirs import Figures, Reasons, look_at_peer, measure_peer
+from linkgauge.peers.theirs import NCCL_APART, Figures, Reasons, look_at_peer, measure_peer
 from linkgauge.plan.environment import shown
 from linkgauge.run.machine.private_folder import PrivateFolders
 from linkgauge.run.parent.survivor import Survivor
@@ -223,6 +223,7 @@ def _asked(request: Request) -> dict[str, object]:
         "rows": [row.key for row in request.rows],
         "counts": [request.iterations, request.large_iterations, request.warmup],
         **({"buffer": request.buffer} if request.peer == "nccl-tests" and request.buffer != "plain" else {}),
+        **({"started_apart": list(NCCL_APART)} if request.peer == "nccl-tests" else {}),
         **({"hosts": list(request.hosts)} if request.hosts else {}),
         **({"windows": windows} if windows else {}),
         **({"env": shown(request.env)} if request.env else {}),
@@ -253,7 +254,7 @@ def _stored(request: Request) -> tuple[list[Round], Reasons, list[dict[str, str]
         return [], {}, []
     stored = read_json(path, _MOST_BYTES, "rounds of a comparison", _STORED)
     if stored.get("requested", stored.get("asked")) != _asked(request):  # the older name
-        raise UsageError(f"'{request.out}' holds another comparison: expected a new folder, or one of this same one")
+        raise UsageError(f"'{request.out}' holds another comparison, or one of an older version: expected a new folder")
     return [Round(**one) for one in stored["rounds"]], stored["left_out"], stored.get("peer_started_with", [])
 
 

@@ -17,9 +17,9 @@ from linkgauge.peers.request import Request, Row
 _OSU_MEMORY = {"device": "D", "managed": "M", "pageable": "H"}
 _ACCELERATOR = {"cuda": "cuda", "hip": "rocm"}
 _MEMORY_LIMIT = 512 << 20  # what a collective's buffers may take unless -M says more
-# Sizes in bytes that may share a launch: up to the first any GPU's L2 holds the buffers, from the second on none
-# (B200: 126 MB).
-_CACHED_TOGETHER, _CACHED_NEVER = 1 << 20, 128 << 20
+NCCL_APART = 1 << 20, 128 << 20
+"""Sizes in bytes between which each has a launch of nccl-tests: at the first any GPU's L2 holds the buffers, at the
+second none (B200: 126 MB)."""
 
 
 def osu_launches(request: Request, rows: Sequence[Row]) -> Iterator[PeerLaunch]:
@@ -73,8 +73,8 @@ def nccl_launches(request: Request, rows: Sequence[Row]) -> Iterator[PeerLaunch]
     """
 
     def start(row: Row) -> tuple[object, ...]:
-        shared = min(max(row.peer_size, _CACHED_TOGETHER), _CACHED_NEVER)
-        return row.test.name, row.ranks, request.counts(row).iterations, shared
+        least, most = NCCL_APART
+        return row.test.name, row.ranks, request.counts(row).iterations, min(max(row.peer_size, least), most)
 
     for some in grouped((start(row), row) for row in rows).values():
         for factor, chain in chains(sorted(some, key=lambda row: row.peer_size)):

@@ -9,8 +9,8 @@ from typing import Any
 
 from linkgauge.doctor.facts import GpuFacts, ImexDomain
 from linkgauge.doctor.readers import Need, Readers
+from linkgauge.run.machine.installation import MpiInstallation
 from linkgauge.run.machine.interfaces import Network
-from linkgauge.run.parent.mpi_installation import MpiInstallation
 from linkgauge.system import catalog, sysfs
 from linkgauge.system.allowance import Allowance
 from linkgauge.system.amdsmi import Health

@@ -21,8 +21,8 @@ from installed_mpi import installed
 from linkgauge.run.launchers import launcher_for
 from linkgauge.run.launchers.base import LaunchRequest, library_environment
 from linkgauge.run.machine.environment import package_environment, worker_environment
+from linkgauge.run.machine.installation import MpiInstallation
 from linkgauge.run.machine.private_folder import PrivateFolders
-from linkgauge.run.parent.mpi_installation import MpiInstallation
 from linkgauge.run.parent.mpi_library import resolve
 from patience import PATIENCE_S
 from thorough import thorough

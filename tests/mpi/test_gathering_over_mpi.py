@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from linkgauge.run.parent.mpi_installation import MpiInstallation
+from linkgauge.run.machine.installation import MpiInstallation
 from mpi.conftest import RunProgram
 from thorough import most, thorough
 

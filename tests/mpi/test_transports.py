@@ -10,8 +10,8 @@ import pytest
 
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.transports import NIC_LIBRARIES
+from linkgauge.run.machine.installation import MpiInstallation
 from linkgauge.run.machine.transports import absent_transports
-from linkgauge.run.parent.mpi_installation import MpiInstallation
 from mpi.conftest import installations
 from planted_faults import HAVE_FAULTS, NO_FAULTS
 from thorough import most, thorough

@@ -25,9 +25,9 @@ from linkgauge.peers.theirs import Figures, Reasons, launches_of, look_at_peer, 
 from linkgauge.plan.expand import expand
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.plan_file import parse_plan
+from linkgauge.run.machine.installation import MpiInstallation
 from linkgauge.run.parent import guard, mpi_library
 from linkgauge.run.parent.devices import DeviceSet
-from linkgauge.run.parent.mpi_installation import MpiInstallation
 from thorough import most
 
 if sys.version_info >= (3, 11):

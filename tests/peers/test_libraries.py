@@ -23,10 +23,10 @@ from linkgauge.peers.drive import alternate
 from linkgauge.peers.launch import Ours, Shared, our_ccl, our_mpi, shared, why_other_nccl
 from linkgauge.peers.request import Request, rows_of
 from linkgauge.peers.theirs import measure_peer
+from linkgauge.run.machine.installation import MpiInstallation
 from linkgauge.run.machine.transports import LibraryVersion
 from linkgauge.run.parent import mpi_library
 from linkgauge.run.parent.devices import DeviceSet
-from linkgauge.run.parent.mpi_installation import MpiInstallation
 
 COMPILER = shutil.which("cc") or shutil.which("gcc")
 pytestmark = pytest.mark.skipif(COMPILER is None or shutil.which("ldd") is None, reason="no C compiler, or no ldd")

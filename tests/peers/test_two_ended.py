@@ -17,9 +17,9 @@ from linkgauge.peers import two_ended
 from linkgauge.peers.catalog import TWO_ENDED, peer_tests
 from linkgauge.peers.request import Request, Row, rows_of
 from linkgauge.peers.theirs import launches_of, measure_peer
+from linkgauge.run.machine.installation import MpiInstallation
 from linkgauge.run.parent import mpi_library
 from linkgauge.run.parent.devices import DeviceSet
-from linkgauge.run.parent.mpi_installation import MpiInstallation
 from thorough import thorough
 
 KIB, MIB = 1 << 10, 1 << 20

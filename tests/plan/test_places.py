@@ -19,9 +19,9 @@ from linkgauge.plan.launches import plan_run
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.memory import memory_need
 from linkgauge.plan.plan_file import parse_plan
+from linkgauge.run.machine.installation import MpiInstallation
 from linkgauge.run.parent import fallback, prepare
 from linkgauge.run.parent.fallback import Fallback
-from linkgauge.run.parent.mpi_installation import MpiInstallation
 from linkgauge.run.wire.spec import core_case, rank_list
 from run.test_launchers import fake_mpi
 

@@ -16,9 +16,9 @@ from linkgauge.plan.expand import expand
 from linkgauge.plan.launches import plan_run
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.plan_file import parse_plan
+from linkgauge.run.machine.installation import MpiInstallation
 from linkgauge.run.parent.devices import DeviceSet
 from linkgauge.run.parent.measure import measure
-from linkgauge.run.parent.mpi_installation import MpiInstallation
 from linkgauge.run.parent.prepare import named_mpis, new_pending
 from linkgauge.run.parent.prepared import WORKER, Prepared, RoundJudge, TimeLimit, write_launches
 from linkgauge.run.parent.reporter import Reporter

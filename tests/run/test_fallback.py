@@ -23,9 +23,9 @@ from linkgauge.plan.expand import PlannedCase
 from linkgauge.plan.launches import group, with_other_mpi
 from linkgauge.plan.model import LaunchTable, Plan
 from linkgauge.plan.plan_file import parse_plan
+from linkgauge.run.machine.installation import MpiInstallation
 from linkgauge.run.parent import fallback, mpi_library, prepare
 from linkgauge.run.parent.fallback import THREADS, Fallback, end_of, taken_of
-from linkgauge.run.parent.mpi_installation import MpiInstallation
 from linkgauge.run.parent.prepared import TimeLimit
 from linkgauge.run.parent.refused import refusal
 from linkgauge.store.run import load

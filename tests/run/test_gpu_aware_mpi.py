@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from installed_mpi import installed
-from linkgauge.run.parent.mpi_installation import MpiInstallation
+from linkgauge.run.machine.installation import MpiInstallation
 from linkgauge.store.run import load
 from program import linkgauge
 from thorough import thorough

@@ -22,10 +22,10 @@ from linkgauge.run.launchers.openmpi import OpenMpi
 from linkgauge.run.launchers.srun import Srun
 from linkgauge.run.machine import processes
 from linkgauge.run.machine.binding import cores_by_rank, parse_core_list, share_out
+from linkgauge.run.machine.installation import MpiInstallation
 from linkgauge.run.machine.private_folder import LaunchFolders, PrivateFolders, clean_leftovers
 from linkgauge.run.parent import mpi_installation, mpi_library
 from linkgauge.run.parent.fallback import found_steps
-from linkgauge.run.parent.mpi_installation import MpiInstallation
 from linkgauge.run.wire.evidence import how_it_ended, last_words
 from patience import PATIENCE_S
 

@@ -13,9 +13,9 @@ import pytest
 from executables import python_program
 from linkgauge.errors import EnvironmentLackingError
 from linkgauge.findings.read import facts_of
+from linkgauge.run.machine.installation import MpiInstallation
 from linkgauge.run.parent import mpi_library
 from linkgauge.run.parent.measure import measure
-from linkgauge.run.parent.mpi_installation import MpiInstallation
 from linkgauge.run.parent.prepare import resumed_pending
 from linkgauge.run.parent.prepared import Prepared, read_launches
 from linkgauge.run.parent.reporter import Reporter

@@ -15,10 +15,10 @@ from installed_mpi import installed
 from linkgauge.app import cli
 from linkgauge.errors import UsageError
 from linkgauge.model.worded import LibrarySettings
+from linkgauge.run.machine.installation import MpiInstallation
 from linkgauge.run.machine.mpi_t import displayed, taken
 from linkgauge.run.machine.transports import absent_transports
 from linkgauge.run.parent.devices import DeviceSet
-from linkgauge.run.parent.mpi_installation import MpiInstallation
 from linkgauge.run.parent.mpi_library import resolve
 from linkgauge.tune.in_launch import InLaunch
 from linkgauge.tune.known import (

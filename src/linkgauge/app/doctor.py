@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from linkgauge.doctor.check import Check, Result
     from linkgauge.doctor.on_nodes import OnNodes
-    from linkgauge.run.parent.mpi_installation import MpiInstallation
+    from linkgauge.run.machine.installation import MpiInstallation
 
 _SHOWN = 8
 

@@ -25,12 +25,12 @@ from linkgauge.plan.joined import parts_of
 from linkgauge.plan.launches import estimated_s, likely_run_s
 from linkgauge.plan.model import Plan
 from linkgauge.run.machine.binding import cores_by_rank, with_own_core
+from linkgauge.run.machine.installation import MpiInstallation
 from linkgauge.run.parent.devices import DeviceSet, find_devices
 from linkgauge.run.parent.fallback import KEY, found_steps, library_of
 from linkgauge.run.parent.hosts import hosts_of_job
 from linkgauge.run.parent.info import run_info
 from linkgauge.run.parent.measure import check_out, default_out, measure
-from linkgauge.run.parent.mpi_installation import MpiInstallation
 from linkgauge.run.parent.nodes import Nodes, cores_there, ways_between
 from linkgauge.run.parent.prepare import described_devices, prepare, prepare_from, prepare_on, system_data
 from linkgauge.run.parent.prepared import Prepared, TimeLimit, write_launches

@@ -21,7 +21,7 @@ from linkgauge.plan.environment import given_variable, split_values
 from linkgauge.plan.jobs import named_jobs
 from linkgauge.plan.model import CaseTable, LaunchTable, Plan, capped, narrowed, side_by_side
 from linkgauge.plan.tuning_variables import refuse_units
-from linkgauge.run.parent.mpi_installation import MpiInstallation
+from linkgauge.run.machine.installation import MpiInstallation
 from linkgauge.run.parent.mpi_library import resolve
 
 

@@ -17,9 +17,9 @@ from linkgauge.errors import EnvironmentLackingError
 from linkgauge.model.grouped import grouped
 from linkgauge.model.shape import each, label, mapping, number, one_of, table, text
 from linkgauge.run.launchers import launcher_for
+from linkgauge.run.machine.installation import MpiInstallation
 from linkgauge.run.machine.interfaces import FIX, NETWORK_SHAPE, Network, chosen, wrong_choices
 from linkgauge.run.parent import first_look
-from linkgauge.run.parent.mpi_installation import MpiInstallation
 from linkgauge.run.parent.nodes import ask_each_alone
 from linkgauge.run.parent.rank_words import shaped, words_of_ranks
 

@@ -22,8 +22,8 @@ from linkgauge.files import kernel_file, kernel_text, looked_at
 from linkgauge.model.runtimes import GPU_RUNTIMES
 from linkgauge.model.shape import each, label, mapping, parsed, table, whole
 from linkgauge.owner import in_host_namespace
+from linkgauge.run.machine.installation import MpiInstallation
 from linkgauge.run.machine.interfaces import Network, network
-from linkgauge.run.parent.mpi_installation import MpiInstallation
 from linkgauge.system import amdsmi, dmi, ethernet, kfd, sysfs, visible
 from linkgauge.system.allowance import Allowance, allowance
 from linkgauge.system.likeness import Likeness

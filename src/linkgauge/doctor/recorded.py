@@ -15,9 +15,9 @@ from linkgauge.doctor.facts import GpuFacts, ImexDomain
 from linkgauge.doctor.readers import Readers
 from linkgauge.files import listening
 from linkgauge.model.shape import Shape, checked, each, flag, label, mapping, maybe, number, only, table, text, whole
+from linkgauge.run.machine.installation import MpiInstallation
 from linkgauge.run.machine.interfaces import network
 from linkgauge.run.parent.info import settings_of
-from linkgauge.run.parent.mpi_installation import MpiInstallation
 from linkgauge.system import discover, nvml
 from linkgauge.system.amdsmi import Health
 from linkgauge.system.anonymous import Pseudonyms

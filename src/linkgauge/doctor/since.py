@@ -15,8 +15,8 @@ from linkgauge.doctor.on_nodes import OnNodes, joined
 from linkgauge.errors import EnvironmentLackingError
 from linkgauge.model.grouped import grouped
 from linkgauge.model.shape import label, one_of, read_json, table, text, whole
+from linkgauge.run.machine.installation import MpiInstallation
 from linkgauge.run.machine.private_folder import remove_elsewhere
-from linkgauge.run.parent.mpi_installation import MpiInstallation
 from linkgauge.run.parent.rank_words import say, shaped, words_of_ranks
 from linkgauge.system.error_counters import NODE, NODES, Rise, boot_s, error_counters, rises, uptime_s
 

@@ -35,8 +35,8 @@ from linkgauge.run.parent import guard
 from linkgauge.run.wire.evidence import last_words
 
 if TYPE_CHECKING:
+    from linkgauge.run.machine.installation import MpiInstallation
     from linkgauge.run.machine.transports import LibraryVersion
-    from linkgauge.run.parent.mpi_installation import MpiInstallation
 
 _LDD_TIMEOUT_S = 20
 _MOST_SYMBOLS = 3

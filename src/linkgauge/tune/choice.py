@@ -13,7 +13,7 @@ from linkgauge.model.quantity import is_older
 from linkgauge.model.transports import NIC_LIBRARIES
 from linkgauge.plan.launches import LaunchSettings
 from linkgauge.plan.tuning_variables import safe_variable
-from linkgauge.run.parent.mpi_installation import MpiInstallation
+from linkgauge.run.machine.installation import MpiInstallation
 from linkgauge.run.parent.prepared import Prepared
 from linkgauge.tune.factor import Factor
 from linkgauge.tune.in_launch import InLaunch

@@ -19,7 +19,7 @@ from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.model.shape import exact, last_line, mapping
 from linkgauge.run import machine
 from linkgauge.run.machine.environment import package_environment
-from linkgauge.run.parent.mpi_installation import MpiInstallation
+from linkgauge.run.machine.installation import MpiInstallation
 from linkgauge.tune.table import Setting, libraries
 
 _PATIENCE_S = 30

@@ -6,12 +6,9 @@ import importlib
 import pkgutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from linkgauge.run.launchers.base import Launcher
-
-if TYPE_CHECKING:
-    from linkgauge.run.parent.mpi_installation import MpiInstallation
+from linkgauge.run.machine.installation import MpiInstallation
 
 for _found in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_found.name}")

@@ -16,14 +16,11 @@ import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from linkgauge.run.machine.environment import usable_environment
+from linkgauge.run.machine.installation import MpiInstallation
 from linkgauge.run.machine.private_folder import LaunchFolders
-
-if TYPE_CHECKING:
-    from linkgauge.run.parent.mpi_installation import MpiInstallation
-
 
 # What batch systems (PBS, LSF, Grid Engine) and users say of hosts to any MPI library's launcher.
 _HOST_VARIABLES = ("PBS_NODEFILE", "LSB_MCPU_HOSTS", "PE_HOSTFILE", "HYDRA_HOST_FILE", "OMPI_MCA_orte_default_hostfile")

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.plan.launches import LaunchSettings
+from linkgauge.run.machine.installation import MpiInstallation
 from linkgauge.run.parent.info import mpi_info, now, versions
-from linkgauge.run.parent.mpi_installation import MpiInstallation
 from linkgauge.run.parent.mpi_library import find_all
 
 if TYPE_CHECKING:

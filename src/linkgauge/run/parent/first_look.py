@@ -31,9 +31,9 @@ from linkgauge.model.shape import MisshapenError, as_it_is, each, label, mapping
 from linkgauge.run.launchers import launcher_for
 from linkgauge.run.launchers.base import NodeShell
 from linkgauge.run.machine.environment import package_environment
+from linkgauge.run.machine.installation import MpiInstallation
 from linkgauge.run.machine.interfaces import named_interfaces
 from linkgauge.run.parent import node_probe, reach
-from linkgauge.run.parent.mpi_installation import MpiInstallation
 from linkgauge.run.wire.evidence import last_words
 from linkgauge.run.wire.node_beats import addresses_for, new_server
 

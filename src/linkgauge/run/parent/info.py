@@ -22,8 +22,8 @@ from linkgauge.files import kernel_text
 from linkgauge.nvml import NvmlAbsentError, confidential_computing, mps_pipe, open_nvml
 from linkgauge.plan.environment import is_secret, shown, split_values
 from linkgauge.plan.tuning_variables import tuning_variable
+from linkgauge.run.machine.installation import MpiInstallation
 from linkgauge.run.parent.devices import DeviceSet
-from linkgauge.run.parent.mpi_installation import MpiInstallation
 from linkgauge.system.allowance import allowance
 from linkgauge.system.sysfs import cpu_model
 

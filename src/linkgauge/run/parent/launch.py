@@ -24,9 +24,9 @@ from linkgauge.run.launchers import launcher_for
 from linkgauge.run.launchers.base import LaunchRequest, library_environment
 from linkgauge.run.machine import processes
 from linkgauge.run.machine.environment import package_environment, worker_environment
+from linkgauge.run.machine.installation import MpiInstallation
 from linkgauge.run.machine.private_folder import LaunchFolders, PrivateFolders
 from linkgauge.run.parent.launch_end import FirstEnd, LaunchEnd, stuck_load
-from linkgauge.run.parent.mpi_installation import MpiInstallation
 from linkgauge.run.parent.prepared import Prepared
 from linkgauge.run.parent.watch import LaunchWatch, Trouble
 from linkgauge.run.wire import evidence, token

@@ -11,9 +11,9 @@ from linkgauge.plan.environment import shown
 from linkgauge.plan.estimate import case_s
 from linkgauge.plan.launches import LaunchSettings
 from linkgauge.run.machine.binding import cores_by_rank
+from linkgauge.run.machine.installation import MpiInstallation
 from linkgauge.run.machine.private_folder import LaunchFolders
 from linkgauge.run.parent.info import now, settings_of
-from linkgauge.run.parent.mpi_installation import MpiInstallation
 from linkgauge.run.parent.node import Node
 from linkgauge.run.parent.nodes import cores_there
 from linkgauge.run.parent.prepared import Pending, Prepared

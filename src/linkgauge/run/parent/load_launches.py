@@ -20,9 +20,9 @@ from linkgauge.model.background import MPI_SAME
 from linkgauge.model.case import Case, LoadCase
 from linkgauge.plan.launches import LaunchSettings, with_other_mpi
 from linkgauge.plan.machine import PlanMachine
+from linkgauge.run.machine.installation import MpiInstallation
 from linkgauge.run.parent.launch import Launch
 from linkgauge.run.parent.launch_end import LaunchEnd
-from linkgauge.run.parent.mpi_installation import MpiInstallation
 from linkgauge.run.parent.watch import patience_for
 from linkgauge.run.wire.load_lines import LOAD, MEASURED, Key, LoadLines
 from linkgauge.store.journal import Record

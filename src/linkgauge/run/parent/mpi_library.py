@@ -13,7 +13,8 @@ from pathlib import Path
 from linkgauge.errors import EnvironmentLackingError, UsageError, nearest
 from linkgauge.run.launchers import in_allocation
 from linkgauge.run.launchers.base import Launcher
-from linkgauge.run.parent.mpi_installation import MpiInstallation, installation, launcher_kind
+from linkgauge.run.machine.installation import MpiInstallation
+from linkgauge.run.parent.mpi_installation import installation, launcher_kind
 
 # File names of libraries by vendor, the versioned first: a bare libmpi.so of a wheel is a text file.
 _LIBRARY_NAMES = {

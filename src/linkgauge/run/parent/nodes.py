@@ -23,11 +23,11 @@ from linkgauge.model.grouped import grouped
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.run.launchers import launcher_for
 from linkgauge.run.machine.binding import cores_by_rank
+from linkgauge.run.machine.installation import MpiInstallation
 from linkgauge.run.machine.interfaces import FIX, chosen, chosen_below, wrong_choices
 from linkgauge.run.machine.private_folder import PrivateFolders
 from linkgauge.run.parent import first_look
 from linkgauge.run.parent.devices import DeviceSet
-from linkgauge.run.parent.mpi_installation import MpiInstallation
 from linkgauge.run.parent.node import Node, nodes_of, said_shape
 from linkgauge.run.parent.rank_words import shaped, words_of_ranks
 from linkgauge.system import affinity, lldp

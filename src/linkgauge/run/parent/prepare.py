@@ -20,10 +20,10 @@ from linkgauge.plan.launches import LaunchSettings, PlannedLaunch, plan_run
 from linkgauge.plan.machine import PlanMachine, free_shared_memory, numa_nodes, slowdown
 from linkgauge.plan.memory import over_limit
 from linkgauge.plan.model import LaunchTable, Plan
+from linkgauge.run.machine.installation import MpiInstallation
 from linkgauge.run.machine.transports import absent_transports
 from linkgauge.run.parent.devices import DeviceSet
 from linkgauge.run.parent.fallback import THREADS, end_of
-from linkgauge.run.parent.mpi_installation import MpiInstallation
 from linkgauge.run.parent.mpi_library import by_name, default_installation, find_all, resolve
 from linkgauge.run.parent.nodes import Nodes, least
 from linkgauge.run.parent.prepared import Pending, Prepared

@@ -43,8 +43,8 @@ from linkgauge.plan.launches import LaunchSettings, PlannedLaunch, measuring_s, 
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.model import THREAD_LEVELS, USUAL_MAX_FAILURES, USUAL_THREAD_LEVEL
 from linkgauge.plan.tuning_variables import safe_variable
+from linkgauge.run.machine.installation import MpiInstallation
 from linkgauge.run.parent.devices import DeviceSet
-from linkgauge.run.parent.mpi_installation import MpiInstallation
 from linkgauge.run.parent.nodes import Nodes
 from linkgauge.run.parent.watch import HUNG_AFTER_S
 from linkgauge.run.wire.spec import CaseEntry, entry_of, job_ranks

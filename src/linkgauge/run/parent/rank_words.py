@@ -16,8 +16,8 @@ from linkgauge.run.launchers import launcher_for
 from linkgauge.run.launchers.base import LaunchRequest, library_environment
 from linkgauge.run.machine import processes
 from linkgauge.run.machine.environment import package_environment, worker_environment
+from linkgauge.run.machine.installation import MpiInstallation
 from linkgauge.run.machine.private_folder import PrivateFolders
-from linkgauge.run.parent.mpi_installation import MpiInstallation
 from linkgauge.run.wire.evidence import last_words
 
 # srun passes lines of a kilobyte or so on whole, and puts other ranks' words into longer ones.

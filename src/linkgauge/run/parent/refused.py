@@ -18,7 +18,7 @@ from linkgauge.plan.launches import LaunchSettings
 from linkgauge.run import machine
 from linkgauge.run.launchers.openmpi import AS_ROOT
 from linkgauge.run.machine.environment import package_environment
-from linkgauge.run.parent.mpi_installation import MpiInstallation
+from linkgauge.run.machine.installation import MpiInstallation
 from linkgauge.run.wire.evidence import last_words
 
 _PATIENCE_S = 20

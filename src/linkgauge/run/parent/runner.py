@@ -19,6 +19,7 @@ from linkgauge.model.device_words import device_noun
 from linkgauge.model.transports import shown_names
 from linkgauge.plan.launches import PlannedLaunch
 from linkgauge.run.launchers import launcher_for
+from linkgauge.run.machine.installation import MpiInstallation
 from linkgauge.run.machine.private_folder import PrivateFolders
 from linkgauge.run.parent.ending import Ending
 from linkgauge.run.parent.fallback import Fallback, info_after
@@ -28,7 +29,6 @@ from linkgauge.run.parent.launch_numbers import LaunchNumbers
 from linkgauge.run.parent.launch_spec import Known, spec_of
 from linkgauge.run.parent.library_choice import log_environment
 from linkgauge.run.parent.load_launches import LoadLaunches, settings_of_load
-from linkgauge.run.parent.mpi_installation import MpiInstallation
 from linkgauge.run.parent.nodes import Nodes, nodes_info
 from linkgauge.run.parent.nodes_in_use import NodesInUse
 from linkgauge.run.parent.prepared import WORKER, Pending, Prepared, write_launches

@@ -72,8 +72,7 @@ def import_files(
     if system is not None:
         models = [str(device.get("model") or "") for device in system.get("device", ())]
         if doubt := another_machine(hosts, str(system["name"]), models):
-            origin["taken_for"] = doubt
-            notes.append(doubt)
+            notes.append(f"Another machine: {doubt}. Its limits judge nothing of this log.")
     elif (machine := named(hosts) if hosts else None) is not None:
         if machine.system:
             system = to_data(catalog.load(machine.system))

@@ -69,6 +69,7 @@ class Facts(Remembering):
     observations: Sequence[Observation] = ()
     launches: Sequence[Launch] = ()
     system: System | None = None
+    unlike: str = ""  # why the system that was named is none of these devices'
     samples: Samples = dataclasses.field(default_factory=Samples)
     info: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     rows: Sequence[Result] = ()
@@ -142,6 +143,8 @@ class Facts(Remembering):
         if not self.measures and not self.interferences():
             return "nothing was measured"
         rated = [measure for measure in self.measures if measure.goodput]
+        if self.unlike:
+            return f"{self.unlike}; name the right one with --system"
         if self.system is None:
             fitting = dict(self.info.get("origin") or {}).get("fitting")
             return (f"{NO_WIRES}; {fitting}" if fitting else NO_WIRES) if rated else ""

@@ -270,7 +270,8 @@ def test_lists_fold_no_name_and_leave_out_empty_columns(
     assert "pci" not in shown
     assert cli.run_command(["list", "transports", "--devices", "host:2"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "oneccl here: no library, or why not: no GPU here" in shown or "oneccl here: yes" in shown
+    assert "nccl, rccl, oneccl here: no library, or why not: no GPU here" in shown or "oneccl here: yes" in shown
+    assert "no GPU here, so NVSHMEM was not looked for" in shown
     assert cli.run_command(["list", "transports", "--devices", "host:2", "--json"]) == 0
     (ccl,) = [row for row in json.loads(capsys.readouterr().out) if row["transport"] == "ccl"]
     if ccl["here"] == "no":  # most have no oneCCL

@@ -79,7 +79,7 @@ def list_transports(devices: str, form: str) -> None:
     """List the transports: where each can run, or why it cannot."""
     from linkgauge.errors import EnvironmentLackingError
     from linkgauge.model.runtimes import RUNTIMES
-    from linkgauge.model.transports import IMPORTED, NIC_LIBRARIES, TRANSPORTS, shown_names
+    from linkgauge.model.transports import IMPORTED, NIC_LIBRARIES, TRANSPORT_ALIASES, TRANSPORTS, shown_names
     from linkgauge.run.machine.transports import LibraryVersion, absent_transports, ccl_version, nic_version
     from linkgauge.run.parent.devices import find_devices
     from linkgauge.run.parent.mpi_library import default_installation
@@ -112,6 +112,8 @@ def list_transports(devices: str, form: str) -> None:
     ]
     if form == TABLE:
         called = shown_names({found.kind})
+        if "ccl" in absent and not RUNTIMES[found.kind].gpus:  # none of them is the one in use
+            called["ccl"] = ", ".join(one for one, transport in TRANSPORT_ALIASES.items() if transport == "ccl")
         rows = [{**row, "transport": called.get(row["transport"], row["transport"]),
                  "library, or why not": row["library"] or row["reason"]} for row in rows]  # fmt: skip
     print_table("transports", ("transport", "here", "runs_on", "library, or why not", "what"), rows, form)

@@ -83,7 +83,7 @@ def test_a_wide_range_is_not_called_alike(tmp_path: Path) -> None:
 def test_without_pairs_the_first_task_is_told(tmp_path: Path) -> None:
     cases = [make_case("ccl", "allreduce", size, tuple(range(8))) for size in (1 << 10, 1 << 28)]
     text = said(node_run(tmp_path / "run", "hgx-h200-8", cases=cases))
-    assert text.startswith("8x Synthetic GPU: allreduce · 8 GPUs ")
+    assert text.startswith("8x Synthetic GPU: allreduce · 8 GPUs: ")
     assert re.search(r"busbw \d+ GB/s = 87 % of the limit \(\d+ GB/s, allreduce_\w+\)", text)
 
 

@@ -99,12 +99,13 @@ class Facts(Remembering):
         return device_noun(self.launches)
 
     @functools.cached_property
-    def _shown(self) -> Mapping[str, str]:
+    def shown_names(self) -> Mapping[str, str]:
+        """What screens call transports, where that is not their name."""
         return shown_transports(self.launches)
 
     def shown(self, transport: str) -> str:
         """Return what screens call a transport."""
-        return self._shown.get(transport, transport)
+        return self.shown_names.get(transport, transport)
 
     def failed_words(self, one: FailedCase) -> str:
         """Return what a case that did not end well was to do and how, with the MPI library of one that runs on it."""

@@ -194,7 +194,7 @@ def _tasks(look: FirstLook, unit: str) -> list[str]:
         if answer.widest is not None:
             factor = answer.peak_factor
             name = "busbw " if answer.algorithm_factor else ""
-            text = f"{answer.name} {name}{rate_text(answer.widest.high * factor, unit)} {unit}"
+            text = f"{answer.name}: {name}{rate_text(answer.widest.high * factor, unit)} {unit}"
             limit = answer.bound.goodput_bytes_per_s if answer.bound is not None else None
             if answer.shares is not None and answer.bound is not None and limit:
                 share = f"{100 * answer.shares[1]:.0f} %"

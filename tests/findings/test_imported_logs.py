@@ -64,7 +64,7 @@ def test_by_a_systems_wires_a_quarter_of_what_is_usual_falls_short(
             one["outcome"] == ("pass" if name == "sound" else "fail") and "40 % is required" in one["reason"]
             for one in verdicts
         )
-    assert "The run stores no wires" in said(capsys, "check", run, "--against", "hgx-h100-8")[1]
+    assert "The run stores no links" in said(capsys, "check", run, "--against", "hgx-h100-8")[1]
 
 
 def test_findings_and_show_tell_them_apart_by_wires(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -81,9 +81,9 @@ def test_without_wires_nothing_is_an_all_clear(tmp_path: Path, capsys: pytest.Ca
     run = run_of(tmp_path, "quarter")
     status, text = said(capsys, "check", run)
     assert status == 3
-    assert "no wires of this machine are known (name its system with --system)" in text
+    assert "no links of this machine are known (name its system with --system)" in text
     texts = [said(capsys, command, run)[1] for command in ("findings", "show")]
-    assert "No rate was compared with a limit: no wires of this machine are known" in texts[0]
+    assert "No rate was compared with a limit: no links of this machine are known" in texts[0]
     assert "Not judged: no limit of this machine's links is known" in texts[1]
     assert not any("othing odd" in text or "All hold" in text for text in (text, *texts))
 
@@ -229,7 +229,7 @@ def test_wires_that_set_no_limit_are_no_all_clear_either(
     run = run_of(tmp_path, "quarter", **what)
     assert said(capsys, "check", run, "--system", "hgx-h100-8")[0] == 3
     text = said(capsys, "findings", run, "--system", "hgx-h100-8")[1]
-    assert "the wires of hgx-h100-8 set no limit for any of these cases" in text
+    assert "the links of hgx-h100-8 set no limit for any of these cases" in text
     assert "Not judged" in said(capsys, "show", run, "--system", "hgx-h100-8")[1]
 
 

@@ -1,4 +1,4 @@
-"""`linkgauge list devices|transports|patterns|dimensions|plans|mpi`: what is here, and what is not, with the reason."""
+"""`linkgauge list`: what is here, and what is not, with the reason."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from linkgauge.app.output import TABLE, output_options, print_data
 
 list_command = Group(
     "list",
-    help="List devices, transports, patterns, dimensions, plans or MPI libraries.",
+    help="List devices, transports, patterns, dimensions, plans, MPI libraries or described systems.",
     epilog="Example: linkgauge list mpi",
     no_args_is_help=True,
 )
@@ -195,3 +195,19 @@ def list_mpi(form: str) -> None:
         for one in find_all()
     ]
     print_table("MPI libraries", ("name", "abi", "found", "launcher", "library", "problem"), rows, form)
+
+
+@list_command.command("systems", epilog="Example: linkgauge list systems")
+@form_option
+def list_systems(form: str) -> None:
+    """List the described systems, for --system; 'linkgauge topology NAME' shows one."""
+    print_systems(form)
+
+
+def print_systems(form: str) -> None:
+    """Print the described systems, by name."""
+    from linkgauge.system import catalog
+    from linkgauge.system.shipped import names
+
+    rows = [{"system": name, "description": catalog.load(name).title} for name in names()]
+    print_table("systems", ("system", "description"), rows, form)

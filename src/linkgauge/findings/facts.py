@@ -51,7 +51,7 @@ _NUMBERS = tuple(name for name in MECHANISM if name not in ("transport", "varian
 
 Key = TypeVar("Key", bound=Hashable)
 
-NO_WIRES = "no wires of this machine are known (name its system with --system)"
+NO_WIRES = "no links of this machine are known (name its system with --system)"
 
 
 @dataclasses.dataclass(eq=False)
@@ -150,7 +150,7 @@ class Facts(Remembering):
             fitting = dict(self.info.get("origin") or {}).get("fitting")
             return (f"{NO_WIRES}; {fitting}" if fitting else NO_WIRES) if rated else ""
         judged = not self.info.get("origin") or any(self.bound(measure) is not None for measure in rated)
-        return "" if judged or not rated else f"the wires of {self.system.name} set no limit for any of these cases"
+        return "" if judged or not rated else f"the links of {self.system.name} set no limit for any of these cases"
 
     @functools.cached_property
     def wiring(self) -> Wiring | None:

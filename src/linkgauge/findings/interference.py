@@ -20,7 +20,7 @@ _LEAST = 1.03  # slow-down that an interval must lie above
 _BEYOND = 1.05  # of what fair shares explain at most: two runs differ by as much
 _SHOWN = 4
 _FIXES = {
-    "slowed_by_share": "It is what the wires allow. Place the jobs where they share no such part, or let one wait.",
+    "slowed_by_share": "It is what the links allow. Place the jobs where they share no such part, or let one wait.",
     COPY_ENGINE: "A copy engine serves the copies queued to it in order: queue fewer or smaller ones at a time, or let "
     "kernels do one of the jobs (--transport kernel).",
     "multiprocessors": "Leave the communication multiprocessors of its own: fewer thread blocks in what computes or "

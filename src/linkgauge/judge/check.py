@@ -274,7 +274,8 @@ def _by_itself(subject: Subject, tolerance: float) -> tuple[list[Verdict], list[
     verdicts = [*failed_verdicts(subject, "its own cases"), *_by_siblings_and_limits(subject)]
     judged = f"Judged by its own siblings and limits: {why}."
     if subject.facts.unjudged:
-        judged = f"Judged by its own siblings alone: {subject.facts.unjudged}."
+        how = "Judged by its own siblings alone" if verdicts else "Not judged"
+        judged = f"{how}: {subject.facts.unjudged}."
     if subject.facts.are_cores(sorted(subject.facts.devices)):
         named = f"named only where they take {1 + CORES_SLOWER:g} times as long"
         judged = f"Judged by its own siblings: host devices are cores, {named}."

@@ -68,7 +68,8 @@ def another_machine(hosts: Sequence[Sequence[tuple[int, str]]], system: str, mod
     if not any(models):
         return ""
     names = sorted({name for host in hosts for _, name in host})
-    wrong = [name for name in names if not any(fits(name, model) for model in models)]
+    # Either way: a discovered system has the driver's own names, some longer (`MI300X VF`) than the runtime's.
+    wrong = [name for name in names if not any(fits(name, model) or fits(model, name) for model in models)]
     known = [
         name
         for name in wrong

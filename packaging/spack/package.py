@@ -6,7 +6,7 @@ from spack.package import *
 
 
 class PyLinkgauge(PythonPackage):
-    """Measures every path that data can take between GPUs and host memory, and says how much of what the wires allow
+    """Measures every path that data can take between GPUs and host memory, and says how much of what the links allow
     each delivers"""
 
     pypi = "linkgauge/linkgauge-0.2.0.tar.gz"

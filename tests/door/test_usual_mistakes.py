@@ -26,6 +26,7 @@ MISTAKES = [
     ("a wrong option", "run --quik", ["no option '--quik'", "did you mean '--quick'?", "linkgauge run --help"]),
     ("a wrong command", "rn", ["no command 'rn'", "did you mean 'run'?"]),
     ("a missing folder", "show nowhere", ["nowhere: no such run folder", MADE]),
+    ("a missing log", "check nowhere.log", ["nowhere.log: no such run folder or log", "or a log"]),
     ("a file for a folder", "show file", ["file: not a folder", MADE, "linkgauge import file"]),
     ("a file for a new folder", "run --out file --devices host:2", ["'file' exists already", "expected a folder"]),
     ("a folder for a file", "run --plan empty", ["empty: is a folder", "expected a plan"]),

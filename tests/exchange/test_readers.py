@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,38 @@ def read(folder: Path, text: str | bytes, name: str = "log_0.txt", **hints: Any)
     return read_log(path, Hints(**hints))
 
 
+def at_once(pairs: Sequence[tuple[str, str]], *gb_per_s: float, executor_ms: float = 0.0) -> str:
+    """A test of TransferBench whose transfers run at once, as text: an executor's line, then its transfers.
+
+    `gb_per_s`: of each transfer, whose size is what takes it 1.5 ms; of all alike where only one is given.
+    """
+    lines = ["TransferBench v1.60.00", "Test 1:"]
+    for source in dict.fromkeys(source for source, _ in pairs):
+        lines.append(f" Executor: GPU 0{source[1]} | 99.9 GB/s | {executor_ms:.3f} ms | 9 bytes | 99.9 GB/s (sum)")
+        for place, (one, target) in enumerate(pairs):
+            if one == source:
+                rate = [*gb_per_s, 40.0][place if len(gb_per_s) > 1 else 0]
+                size = 60_000_000 if len(gb_per_s) <= 1 else round(rate * 1.5e6)
+                lines.append(f"     Transfer 0{place} | {rate:.3f} GB/s | {size / rate / 1e6:.3f} ms | {size} bytes"
+                             f" | {source} -> G00{source[1]}:008 -> {target}")  # fmt: skip
+    return "\n".join([*lines, " Aggregate (CPU)  | 99.9 GB/s | 1.939 ms | 9 bytes | Overhead: 0.447 ms", ""])
+
+
+def test_transfers_from_each_gpu_to_each_other_one_are_an_alltoall(tmp_path: Path) -> None:
+    """As preset a2a runs them, whose figures AMD publishes; the slowest GPU's time counts, none that the host took."""
+    gpus = ["G0", "G1", "G2"]
+    (one,) = read(tmp_path, at_once([(a, b) for a in gpus for b in gpus if a != b], executor_ms=1.512)).cases
+    case = one.case
+    assert (case.transport, case.pattern, case.size, case.devices) == ("kernel", "alltoall", 60_000_000, (0, 1, 2))
+    assert one.intervals == ((pytest.approx(1.512e6), 1),)
+
+
+def test_two_transfers_against_each_other_are_both_ways_of_a_pair(tmp_path: Path) -> None:
+    (one,) = read(tmp_path, at_once([("G0", "G3"), ("G3", "G0")])).cases
+    assert (one.case.pattern, one.case.devices) == ("bidirectional", (0, 3))
+    assert one.intervals == ((pytest.approx(1.5e6), 1),)
+
+
 @pytest.mark.parametrize("mb", ["10485.76", "10000.00"])  # of 10^6 B, and of 2^20 as before 2018
 def test_either_megabyte_of_intels_benchmarks_bears_a_row_out(tmp_path: Path, mb: str) -> None:
     (one,) = read(tmp_path, IMB.format(name="PingPong", ranks=2, mb=mb)).cases
@@ -71,7 +104,11 @@ def test_either_megabyte_of_intels_benchmarks_bears_a_row_out(tmp_path: Path, mb
         (TRANSFER.format(46.1, 1.456, "G0", "G002:004", "G1"), "not by a GPU at one of its ends"),
         (TRANSFER.format(46.1, 1.456, "C0", "C000:004", "G1"), "not by a GPU at one of its ends"),
         ("Test 1:\n" + "\n".join(TRANSFER.format(46.1, 1.456, "G0", "G0:4", "G1").splitlines()[1:] * 2),
-         "2 transfers at once are no pattern"),
+         "2 transfers at once do not go from each GPU to each other one"),
+        (at_once([("G0", "G1"), ("G1", "G2"), ("G2", "G0")]), "do not go from each GPU to each other one"),
+        (at_once([("G0", "C0"), ("G0", "C1")]), "do not go from each GPU to each other one"),
+        (at_once([("G0", "G1"), ("G1", "G0")], 1.0, 2.0), "are not alike in size, executor and memory"),
+        (at_once([("G0", "G1"), ("G1", "N0")]), "not all of its transfers are read"),
         (UCX.format(size=4096, us=1.0, mb=976.56, rate=1000000), "its rates are of messages of 1024 bytes, not 4096"),
         (NIXL.format(backend="POSIX", scheme="pairwise", rate=1.236), "backend POSIX reaches storage"),
         (NIXL.format(backend="UCX", scheme="manytoone", rate=1.236), "--scheme is manytoone"),

@@ -205,3 +205,11 @@ def test_pairs_of_equal_limits_are_shown_once(capsys: pytest.CaptureFixture[str]
     assert heads == [
         "unidirectional on GPU 0 - GPU 1", "unidirectional on GPU pairs 0-2, 0-3, 0-4, 0-5 and 2 more",
     ]  # fmt: skip
+
+
+def test_a_limit_of_both_ways_says_that_it_is_of_each_direction(capsys: pytest.CaptureFixture[str]) -> None:
+    """`show` holds the sum of both against twice as much."""
+    assert run_command(["expect", "hgx-h100-8", "--pattern", "unidirectional,bidirectional", "--devices", "0,1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "bidirectional on GPU 0 - GPU 1 (each direction)" in lines
+    assert "unidirectional on GPU 0 - GPU 1" in lines

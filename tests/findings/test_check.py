@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+import synthetic
 from linkgauge.app.cli import run_command
 from linkgauge.errors import UsageError
 from linkgauge.findings import rules as rule_table
@@ -25,7 +26,7 @@ from linkgauge.stats.other_users import OtherUsers
 from linkgauge.system import catalog
 from linkgauge.system.dump import to_json
 from node_run import node_run
-from synthetic import Noise, link_model, make_run, pair_cases, usual_cases
+from synthetic import Noise, device, link_model, make_run, pair_cases, usual_cases
 
 QUIET = Noise(sigma=0.01, launch_sigma=0.002)
 SYSTEM = {"system": json.loads(to_json(catalog.load("summit")))}
@@ -263,6 +264,25 @@ def test_rates_above_a_systems_limits_are_no_pass(tmp_path: Path, capsys: pytest
         assert "No problems" not in shown
         assert run_command([command, path]) == 0
         assert "rates are above" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("other", ["hgx-a100-8", "mi300x-8", "hgx-b200-8"])
+def test_a_system_of_other_gpus_judges_nothing(
+    other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither slower links, which all rates pass, nor faster ones, which none reaches."""
+    monkeypatch.setattr(synthetic, "device", lambda *of: {**device(*of), "name": "NVIDIA H100 80GB HBM3"})
+    path = str(node_run(tmp_path / "run", "hgx-h100-8"))
+    for option in ("--system", "--against"):
+        status, said = verdicts(capsys, ["check", path, option, other, "--no-findings"])
+        assert status == 3
+        assert not said["fail"]
+        assert f"the GPUs are NVIDIA H100 80GB HBM3, those of {other} " in json.dumps(said)
+    for command in ("show", "findings"):
+        assert run_command([command, path, "--system", other]) == 0
+        shown = " ".join(capsys.readouterr().out.split())
+        assert f"the GPUs are NVIDIA H100 80GB HBM3, those of {other} " in shown
+        assert "No problems" not in shown
 
 
 def test_a_users_rules_hold_or_fall_short(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

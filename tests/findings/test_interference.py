@@ -204,7 +204,8 @@ def test_what_is_said_reads_well() -> None:
     (finding,) = told(planted, seen(rng, planted))
     assert finding.severity == "loss"
     load = LoadCase(planted.load).text
-    assert f"beside {load}: what they share of links and memories can carry both; both use the" in finding.sentence
+    says = f"with background load {load}: what they share of links and memories can carry both; both use the"
+    assert says in finding.sentence
 
 
 def test_classes_by_whose_weights_ports_share_are_named() -> None:

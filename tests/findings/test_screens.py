@@ -143,5 +143,7 @@ def test_progress_names_the_library_of_the_devices() -> None:
     reporter.start(RunState(1, shown=shown_names({"cuda"}), noun="GPU"))
     reporter.case(case, "ok", "", 1e9)
     reporter.case(case, "failed", "no reason", None)
-    assert stream.getvalue().count("nccl allreduce 8 B on GPU 0 - GPU 1, beside nccl alltoall 8 on=0,1") == 3
+    assert (
+        stream.getvalue().count("nccl allreduce 8 B on GPU 0 - GPU 1, with background load nccl alltoall 8 on=0,1") == 3
+    )
     assert re.search(r"\bccl\b", stream.getvalue()) is None

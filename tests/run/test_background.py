@@ -70,7 +70,7 @@ def test_every_transport_goes_on_beside_another(tmp_path: Path, threads: bool) -
         assert one.alone_ns > 0 < one.beside_ns
     assert phases(run)["alone"] == phases(run)["sample"] > 0
     lines = said.split("with background load: time over time alone, alternated\n")[1]
-    assert lines.count(" alone, ") == lines.count(" beside: ") == len(transports)
+    assert lines.count(" alone, ") == lines.count(" with the load: ") == len(transports)
 
 
 @LOADS_ALIKE
@@ -150,7 +150,7 @@ def test_what_loads_leave_is_no_witness_of_the_machine(tmp_path: Path) -> None:
     assert '"kind": "measured"' not in expected.stdout
     shown = linkgauge(tmp_path, "show", "run")
     assert shown.returncode == 0
-    assert "background copy_engine local_copy 4MiB on=2" in " ".join(shown.stdout.split())
+    assert "background memcpy local_copy 4MiB on=2" in " ".join(shown.stdout.split())
     assert linkgauge(tmp_path, "findings", "run").stdout.startswith("No problems found.\n")
 
 

@@ -20,6 +20,7 @@ from linkgauge.app.dry_run import _word
 from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.model.case import DIMENSIONS
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.system import shipped
 from patience import PATIENCE_S
 from thorough import most
 
@@ -268,9 +269,15 @@ def test_lists_fold_no_name_and_leave_out_empty_columns(
     shown = capsys.readouterr().out
     assert "host-device-1" in shown
     assert "pci" not in shown
+    for words in (["list", "systems"], ["topology"]):
+        assert cli.run_command([*words, "--json"]) == 0
+        assert {row["system"] for row in json.loads(capsys.readouterr().out)} == set(shipped.names())
+    assert cli.run_command(["topology", "--svg", "picture.svg"]) == 2
+    assert "a name of 'linkgauge list systems'" in capsys.readouterr().err
     assert cli.run_command(["list", "transports", "--devices", "host:2"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "oneccl here: no library, or why not: no GPU here" in shown or "oneccl here: yes" in shown
+    assert "nccl, rccl, oneccl here: no library, or why not: no GPU here" in shown or "oneccl here: yes" in shown
+    assert "no GPU here, so NVSHMEM was not looked for" in shown
     assert cli.run_command(["list", "transports", "--devices", "host:2", "--json"]) == 0
     (ccl,) = [row for row in json.loads(capsys.readouterr().out) if row["transport"] == "ccl"]
     if ccl["here"] == "no":  # most have no oneCCL

@@ -10,7 +10,7 @@ import linkgauge.system as systems
 from linkgauge.errors import UsageError
 from linkgauge.system.dump import to_data, to_json
 from linkgauge.system.form import from_json
-from linkgauge.system.named import fits, named
+from linkgauge.system.named import another_machine, fits, named
 
 
 @pytest.mark.parametrize(
@@ -63,3 +63,18 @@ def test_the_trays_of_a_rack_are_kept_and_are_equal_parts() -> None:
     assert (rack.trays, from_json(to_json(rack), "rack.json").trays) == (18, 18)
     with pytest.raises(UsageError, match="72 devices are not 7 equal parts"):
         from_json(json.dumps({**to_data(rack), "trays": 7}), "rack.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "models", "another"),
+    [
+        ("NVIDIA H100 80GB HBM3", ["H100 SXM"], False),
+        ("NVIDIA H100 80GB HBM3", ["A100 SXM4 80GB"], True),
+        ("NVIDIA H100 NVL", ["H100 SXM"], True),
+        ("AMD Instinct MI300X", ["AMD Instinct MI300X VF"], False),  # as discovered, longer than the runtime's name
+        ("Unheard Of 1", ["H100 SXM"], False),  # a name of no description says nothing
+        ("NVIDIA H100 80GB HBM3", ["", ""], False),
+    ],
+)
+def test_gpus_of_other_names_are_another_machines(name: str, models: list[str], another: bool) -> None:
+    assert bool(another_machine([[(0, name)]], "some", models)) == another

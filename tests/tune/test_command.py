@@ -133,7 +133,7 @@ def test_an_applications_settings_are_those_of_what_it_is_made_of() -> None:
 def test_a_search_is_told_by_its_application_and_what_is_beside_it() -> None:
     app = catalog.asked(App.of_text("kv_cache descriptors=32"), 2).app
     case = Case("mpi", "application", 0, 0, (0, 1), app=app, background=Loads.of_text("kernel local_copy 1MiB on=0+1"))
-    told = "mpi application kv_cache descriptors=32 on 2 ranks, beside kernel local_copy 1MiB on=0+1"
+    told = "mpi application kv_cache descriptors=32 on 2 ranks, with background load kernel local_copy 1MiB on=0+1"
     assert _subject([case]) == told
     assert _subject([Case("mpi", "alltoall", 64, 64, (0, 1))]) == "mpi alltoall of 64 B on 2 ranks"
     assert _subject([Case("ccl", "alltoall", 64, 64, (0, 1))], "cuda") == "nccl alltoall of 64 B on 2 ranks"

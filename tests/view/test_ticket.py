@@ -29,7 +29,7 @@ def test_a_ticket_names_device_numbers_counters_and_what_was_not_seen(
     assert page.count("Fix: ") >= 1
     assert re.search(r"\| device 1 \| pcie_replay_errors \| 3 \| 5 \|", page)
     assert page.count(" GB/s |") >= 5  # five rates, each with its limit
-    assert "not observed: other processes, temperature" in page.lower()
+    assert "not observed: gpu process list, temperature" in page.lower()
     assert len(page.splitlines()) <= 60
     assert run_command(["ticket", str(path), "-o", str(tmp_path / "t.md")]) == 0
     assert (tmp_path / "t.md").read_text() == page

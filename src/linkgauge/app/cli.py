@@ -46,7 +46,7 @@ _PANELS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("run", "run", "Measure this machine into a run folder."),
         ("apps", "applications", "List the applications that can be run and predicted."),
         ("convert", "convert", "Convert a program's traces to an application."),
-        ("list", "listing", "List devices, transports, patterns, plans and MPI libraries here."),
+        ("list", "listing", "List devices, transports, patterns, plans, MPI libraries and systems."),
         ("watch", "watch", "Measure the same cases again and again over hours."),
         ("doctor", "doctor", "Find what is wrong with this set-up before a run, with the fix."),
         ("record", "record", "Record this machine as one file, without identities."),

@@ -133,7 +133,9 @@ def _print_checks(found: Sequence[tuple[Check, Result]]) -> None:
         if len(names) > 1 and verbosity() == VERBOSE:
             screen.print_hanging(console, Text(" " * 9), Text(", ".join(names), "dim"))
     if well := [one for one, result in found if result.status == OK]:
-        screen.print_hanging(console, Text(f"{'ok':<9}", "green"), Text(", ".join(_counted(well))))
+        screen.print_hanging(
+            console, Text(f"{'ok':<9}", "green"), Text(f"{len(well)} checks: {', '.join(_counted(well))}")
+        )
         if verbosity() == VERBOSE:
             named = ", ".join(one.name.replace("_", " ") for one in well)
             screen.print_hanging(console, Text(" " * 9), Text(named, "dim"))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _JUSTIFIED: tuple[Literal["left", "right"], ...] = ("left", "left", "right", "left")  # rule, kind, value, basis
 _MOST_PARTS = 16  # of a schedule that are printed as text
+_BOTH_WAYS = ("bidirectional", "pairs_bidirectional")  # whose limit is one direction's, where `show` has the sum
 
 
 def print_limits(
@@ -49,6 +50,8 @@ def print_limits(
         shown.append(f"over {case['over_nodes']} nodes")
     if case.get("size"):
         shown.append(f"at {size_text(case['size'])}")
+    if case["pattern"] in _BOTH_WAYS:
+        shown.append("(each direction)")
     console.print(bold(str(case["pattern"])), " ".join(shown))
     if "measured_bytes_per_s" in case:
         console.print(f"  measured {measured_words(float(case['measured_bytes_per_s']), found, unit)}")

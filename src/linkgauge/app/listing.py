@@ -1,4 +1,4 @@
-"""`linkgauge list devices|transports|patterns|dimensions|plans|mpi`: what is here, and what is not, with the reason."""
+"""`linkgauge list`: what is here, and what is not, with the reason."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from linkgauge.app.output import TABLE, output_options, print_data
 
 list_command = Group(
     "list",
-    help="List devices, transports, patterns, dimensions, plans or MPI libraries.",
+    help="List devices, transports, patterns, dimensions, plans, MPI libraries or described systems.",
     epilog="Example: linkgauge list mpi",
     no_args_is_help=True,
 )
@@ -79,7 +79,7 @@ def list_transports(devices: str, form: str) -> None:
     """List the transports: where each can run, or why it cannot."""
     from linkgauge.errors import EnvironmentLackingError
     from linkgauge.model.runtimes import RUNTIMES
-    from linkgauge.model.transports import IMPORTED, NIC_LIBRARIES, TRANSPORTS, shown_names
+    from linkgauge.model.transports import IMPORTED, NIC_LIBRARIES, TRANSPORT_ALIASES, TRANSPORTS, shown_names
     from linkgauge.run.machine.transports import LibraryVersion, absent_transports, ccl_version, nic_version
     from linkgauge.run.parent.devices import find_devices
     from linkgauge.run.parent.mpi_library import default_installation
@@ -112,6 +112,8 @@ def list_transports(devices: str, form: str) -> None:
     ]
     if form == TABLE:
         called = shown_names({found.kind})
+        if "ccl" in absent and not RUNTIMES[found.kind].gpus:  # none of them is the one in use
+            called["ccl"] = ", ".join(one for one, transport in TRANSPORT_ALIASES.items() if transport == "ccl")
         rows = [{**row, "transport": called.get(row["transport"], row["transport"]),
                  "library, or why not": row["library"] or row["reason"]} for row in rows]  # fmt: skip
     print_table("transports", ("transport", "here", "runs_on", "library, or why not", "what"), rows, form)
@@ -193,3 +195,19 @@ def list_mpi(form: str) -> None:
         for one in find_all()
     ]
     print_table("MPI libraries", ("name", "abi", "found", "launcher", "library", "problem"), rows, form)
+
+
+@list_command.command("systems", epilog="Example: linkgauge list systems")
+@form_option
+def list_systems(form: str) -> None:
+    """List the described systems, for --system; 'linkgauge topology NAME' shows one."""
+    print_systems(form)
+
+
+def print_systems(form: str) -> None:
+    """Print the described systems, by name."""
+    from linkgauge.system import catalog
+    from linkgauge.system.shipped import names
+
+    rows = [{"system": name, "description": catalog.load(name).title} for name in names()]
+    print_table("systems", ("system", "description"), rows, form)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from linkgauge.app.command_line import PATH, argument, command, flag, option
+from linkgauge.app.listing import print_systems
 from linkgauge.app.options import offers, unit_of_rates
 from linkgauge.app.output import CSV, JSON, output_options, print_data
 from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.system import Link, System, catalog
 from linkgauge.system.draw import matrix, svg
 from linkgauge.system.dump import to_data, to_json
-from linkgauge.system.shipped import names
 from linkgauge.system.units import rate_units, show_rate
 from linkgauge.system.visible import hidden_here
 
@@ -50,8 +50,9 @@ def topology_command(
     if sum((name is not None, here, recorded is not None)) > 1:
         raise UsageError("name a system, or --here, or --recorded FOLDER: one of them")
     if name is None and not here and recorded is None:
-        for known in names():
-            click.echo(f"{known:18} {catalog.load(known).title}")
+        if svg_file is not None:
+            raise UsageError("--svg draws one system: expected a name of 'linkgauge list systems', or --here")
+        print_systems(form)
         return
     system = find(name, here=here, recorded=recorded)
     if svg_file is not None:

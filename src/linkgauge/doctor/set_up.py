@@ -215,7 +215,7 @@ def other_load(readers: Readers) -> Result:
     load, available, users = readers.load(), readers.allowance().cores, readers.core_users()
     if users or too_loaded(load, available):
         # A load is a mean over a minute: what has just begun is not in it.
-        finding = "; ".join(users) or f"load {load:.1f} on {available:.3g} cores before the run began"
+        finding = "; ".join(users) or f"load {load:.1f} on {available:.3g} cores"
         return Result(WARNING, finding, "samples spread; medians rise",
                       "end other work, or wait for it: linkgauge run --wait-idle 10m")  # fmt: skip
     return ok(f"load {load:.1f} on {available:.3g} cores")

@@ -65,15 +65,17 @@ def import_files(
     join(logs)
     problems = [problem for log in logs for problem in log.problems]
     if not any(log.cases for log in logs):
-        raise UsageError(f"nothing was understood: {problems[0] if problems else 'the logs hold no results'}")
+        raise UsageError(
+            f"nothing was understood: {problems[0]}" if problems else
+            f"{files[0]}: holds no results: 'linkgauge import --explain {files[0]}' says what its parts are taken for"
+        )  # fmt: skip
     notes = [note for log in logs for note in log.notes]
     origin: dict[str, Any] = {}
     hosts = _hosts(logs)
     if system is not None:
         models = [str(device.get("model") or "") for device in system.get("device", ())]
         if doubt := another_machine(hosts, str(system["name"]), models):
-            origin["taken_for"] = doubt
-            notes.append(doubt)
+            notes.append(f"Another machine: {doubt}. Its limits judge nothing of this log.")
     elif (machine := named(hosts) if hosts else None) is not None:
         if machine.system:
             system = to_data(catalog.load(machine.system))
@@ -129,7 +131,7 @@ def read_log(file: Path, hints: Hints, *, own: bool = False) -> ImportedLog:
 
 def _content(file: Path) -> bytes:
     """What a log holds. UsageError where it is packed: what a small file unpacks to has no bound."""
-    content = read_file(file, MAX_BYTES, "a log of one of these tools")
+    content = read_file(file, MAX_BYTES, f"a log of {READ}")
     for begins, name, command in _PACKED:
         if content.startswith(begins):
             raise UsageError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -50,6 +51,8 @@ def opened(paths: Sequence[Path], system_name: str = "") -> Iterator[Opened]:
     `system_name`: the machine of all logs, where it is known. UsageError for a log that is not read, or given twice:
     copies of one measurement would show no spread.
     """
+    if absent := next((path for path in paths if not os.path.exists(path)), None):
+        raise UsageError(f"{absent}: no such run folder or log: give the folder that 'linkgauge run' printed, or a log")
     system = to_data(catalog.load(system_name)) if system_name else None
     known: dict[str, Path] = {}
     folders: dict[Path, Path] = {}

@@ -51,7 +51,7 @@ _NUMBERS = tuple(name for name in MECHANISM if name not in ("transport", "varian
 
 Key = TypeVar("Key", bound=Hashable)
 
-NO_WIRES = "no wires of this machine are known (name its system with --system)"
+NO_WIRES = "no links of this machine are known (name its system with --system)"
 
 
 @dataclasses.dataclass(eq=False)
@@ -69,6 +69,7 @@ class Facts(Remembering):
     observations: Sequence[Observation] = ()
     launches: Sequence[Launch] = ()
     system: System | None = None
+    unlike: str = ""  # why the system that was named is none of these devices'
     samples: Samples = dataclasses.field(default_factory=Samples)
     info: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     rows: Sequence[Result] = ()
@@ -98,12 +99,13 @@ class Facts(Remembering):
         return device_noun(self.launches)
 
     @functools.cached_property
-    def _shown(self) -> Mapping[str, str]:
+    def shown_names(self) -> Mapping[str, str]:
+        """What screens call transports, where that is not their name."""
         return shown_transports(self.launches)
 
     def shown(self, transport: str) -> str:
         """Return what screens call a transport."""
-        return self._shown.get(transport, transport)
+        return self.shown_names.get(transport, transport)
 
     def failed_words(self, one: FailedCase) -> str:
         """Return what a case that did not end well was to do and how, with the MPI library of one that runs on it."""
@@ -142,11 +144,13 @@ class Facts(Remembering):
         if not self.measures and not self.interferences():
             return "nothing was measured"
         rated = [measure for measure in self.measures if measure.goodput]
+        if self.unlike:
+            return f"{self.unlike}; name the right one with --system"
         if self.system is None:
             fitting = dict(self.info.get("origin") or {}).get("fitting")
             return (f"{NO_WIRES}; {fitting}" if fitting else NO_WIRES) if rated else ""
         judged = not self.info.get("origin") or any(self.bound(measure) is not None for measure in rated)
-        return "" if judged or not rated else f"the wires of {self.system.name} set no limit for any of these cases"
+        return "" if judged or not rated else f"the links of {self.system.name} set no limit for any of these cases"
 
     @functools.cached_property
     def wiring(self) -> Wiring | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from linkgauge.expect.sharing import COPY_ENGINE, FairShare, engines_in_common, share_of
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Evidence, Finding, Severity
 from linkgauge.findings.rule import rule
+from linkgauge.model.background import shown_loads
 from linkgauge.model.case import NO_LOADS, LoadCase
 from linkgauge.model.grouped import grouped
 from linkgauge.model.quantity import format_duration as time_text
@@ -19,7 +20,7 @@ _LEAST = 1.03  # slow-down that an interval must lie above
 _BEYOND = 1.05  # of what fair shares explain at most: two runs differ by as much
 _SHOWN = 4
 _FIXES = {
-    "slowed_by_share": "It is what the wires allow. Place the jobs where they share no such part, or let one wait.",
+    "slowed_by_share": "It is what the links allow. Place the jobs where they share no such part, or let one wait.",
     COPY_ENGINE: "A copy engine serves the copies queued to it in order: queue fewer or smaller ones at a time, or let "
     "kernels do one of the jobs (--transport kernel).",
     "multiprocessors": "Leave the communication multiprocessors of its own: fewer thread blocks in what computes or "
@@ -44,13 +45,13 @@ class _Loss:
     def factor(self) -> float:
         return self.found.slow_downs[0].factor
 
-    def words(self) -> str:
-        """The case, and how much longer it takes beside what."""
+    def words(self, shown: Mapping[str, str]) -> str:
+        """The case, and how much longer it takes with which load. `shown`: what screens call transports."""
         alone = dataclasses.replace(self.found.case, background=NO_LOADS)
         low, high = self.found.slow_downs[0].interval or (self.factor, self.factor)
         return (
-            f"{LoadCase(alone).text} takes {self.factor:.3g} times as long ({low:.3g} to {high:.3g}) "
-            f"beside {self.found.case.background}"
+            f"{shown_loads(LoadCase(alone).text, shown)} takes {self.factor:.3g} times as long ({low:.3g} to "
+            f"{high:.3g}) with background load {shown_loads(self.found.case.background.text, shown)}"
         )
 
 
@@ -94,9 +95,9 @@ def _finding(facts: Facts, told: str, shared: str, losses: Sequence[_Loss]) -> F
     worst = losses[0]
     devices = tuple(dict.fromkeys(device for loss in losses for device in loss.found.case.devices))
     alarm: Severity = "note" if facts.are_cores(devices) else "loss"
-    words = worst.words()
+    words = worst.words(facts.shown_names)
     more = f" So do {len(losses) - 1} more." if len(losses) > 1 else ""
-    evidence = (*(_evidence(loss) for loss in losses[:_SHOWN]),
+    evidence = (*(_evidence(loss, facts.shown_names) for loss in losses[:_SHOWN]),
                 Evidence("all of them", tuple(loss.found.case.case_key for loss in losses)))  # fmt: skip
     rest = (evidence, 0.95, _FIXES[worst.fix], 1.0 - 1.0 / worst.factor, devices)
     if told == "slowed_by_share":
@@ -121,11 +122,11 @@ def _what_shares_explain(share: FairShare | None) -> str:
     return f"a fair share{share.by_weights} of {share.words} explains {share.low:.3g} to {share.high:.3g} of it; "
 
 
-def _evidence(loss: _Loss) -> Evidence:
+def _evidence(loss: _Loss, shown: Mapping[str, str]) -> Evidence:
     found = loss.found
     kept = [percent(load.kept) for load in found.loads if load.kept is not None]
     keeps = f"; the load keeps {', '.join(kept)} of its rate" if kept else ""
-    text = f"{loss.words()}: {time_text(found.alone_ns)} alone, {time_text(found.beside_ns)} beside{keeps}"
+    text = f"{loss.words(shown)}: {time_text(found.alone_ns)} alone, {time_text(found.beside_ns)} with it{keeps}"
     return Evidence(text, (found.case.case_key,))
 
 

@@ -14,7 +14,7 @@ from linkgauge.expect.of_run import system_of_run
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.measure import FailedCase, Measure
 from linkgauge.findings.samples import RankSeries, Samples
-from linkgauge.model.result import Identity, Observation, Result
+from linkgauge.model.result import Identity, Launch, Observation, Result
 from linkgauge.run.parent.looks import KEY as LOOKS
 from linkgauge.run.parent.prepared import read_launches
 from linkgauge.stats.attempts import counted
@@ -27,6 +27,7 @@ from linkgauge.stats.other_users import OtherUsers, other_users
 from linkgauge.stats.requested import requests_of
 from linkgauge.stats.witnesses import HOST, MEMORY, NVLINK, PCIE, Look
 from linkgauge.system.model import System
+from linkgauge.system.named import another_machine
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -37,6 +38,9 @@ def facts_of(run: Run, system: System | None = None) -> Facts:
     found = counted(run)
     observations = run.observed()
     system = system or system_of(run)
+    unlike = another_than(run.launched, system)
+    if unlike:  # its rates and shares say nothing of these GPUs
+        system = None
     crossed = crossings(run)
     return Facts(
         # What goes on beside loads is no witness of the machine: those cases are judged against themselves, alone.
@@ -47,6 +51,7 @@ def facts_of(run: Run, system: System | None = None) -> Facts:
         observations=observations,
         launches=run.launched,
         system=system,
+        unlike=unlike,
         samples=Samples(_series_reader(run)),
         info=run.info,
         crossings=crossed,
@@ -106,6 +111,16 @@ def system_of(run: Run) -> System | None:
         return system_of_run(run)
     except LinkgaugeError:
         return None
+
+
+def another_than(launches: Sequence[Launch], system: System | None) -> str:
+    """Say that a run's GPUs are another machine's than `system`, as a user may name it; empty where they may be."""
+    if system is None:
+        return ""
+    hosts: dict[str, list[tuple[int, str]]] = {}
+    for rank in (rank for launch in launches for rank in launch.ranks):
+        hosts.setdefault(rank.host, []).append((rank.device_ordinal or 0, rank.device_name))
+    return another_machine(list(hosts.values()), system.name, [device.model or "" for device in system.devices])
 
 
 def _series_reader(run: Run) -> Callable[[Identity], RankSeries | None]:

@@ -13,6 +13,7 @@ from linkgauge.findings.finding import Finding
 from linkgauge.findings.known import TOLERANCE, held_against
 from linkgauge.findings.not_measured import not_measured
 from linkgauge.findings.other_users import other_processes
+from linkgauge.findings.read import another_than
 from linkgauge.judge.baseline import check_baseline, is_baseline, read_baseline
 from linkgauge.judge.fleet import check_fleet, standings
 from linkgauge.judge.one_run import check_run
@@ -33,6 +34,7 @@ from linkgauge.model.patterns import COLLECTIVES, GROUPS, PAIRS, group_of, group
 from linkgauge.model.quantity import percent
 from linkgauge.model.shape import read_toml
 from linkgauge.stats.checked import checked_words
+from linkgauge.system.model import System
 
 Judge = Callable[[Subject], tuple[list[Verdict], list[str], int]]
 
@@ -272,7 +274,8 @@ def _by_itself(subject: Subject, tolerance: float) -> tuple[list[Verdict], list[
     verdicts = [*failed_verdicts(subject, "its own cases"), *_by_siblings_and_limits(subject)]
     judged = f"Judged by its own siblings and limits: {why}."
     if subject.facts.unjudged:
-        judged = f"Judged by its own siblings alone: {subject.facts.unjudged}."
+        how = "Judged by its own siblings alone" if verdicts else "Not judged"
+        judged = f"{how}: {subject.facts.unjudged}."
     if subject.facts.are_cores(sorted(subject.facts.devices)):
         named = f"named only where they take {1 + CORES_SLOWER:g} times as long"
         judged = f"Judged by its own siblings: host devices are cores, {named}."
@@ -303,7 +306,15 @@ def _judge(against: str, tolerance: float, margin: float | None, by_ordinal: boo
     from linkgauge.system import catalog
 
     system = catalog.load(against)
-    return lambda subject: check_system(subject, system, tolerance)
+    return lambda subject: _by_system(subject, system, tolerance)
+
+
+def _by_system(subject: Subject, system: System, tolerance: float) -> tuple[list[Verdict], list[str], int]:
+    """Judge by a named system, whose shares say nothing of a machine of other GPUs."""
+    if unlike := another_than(subject.facts.launches, system):
+        unknown = subject.verdict("unknown", "the run as a whole", f"{unlike}; name one of these GPUs", system.name)
+        return [unknown, *failed_verdicts(subject, system.name)], [], len(subject.facts.measures)
+    return check_system(subject, system, tolerance)
 
 
 def _by_run(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from linkgauge.judge.left_out import left_out_keys
+from linkgauge.model.background import beside_text
 from linkgauge.model.case import Case
 from linkgauge.model.device_words import device_words
 from linkgauge.model.grouped import grouped
@@ -240,6 +241,5 @@ def words_of(case: Case, shown: Mapping[str, str], noun: str = "device") -> str:
         "" if memories == ("device", "device") else f"{' to '.join(dict.fromkeys(memories))} memory",
         "" if case.app else size_text(case.size),
         f"on {device_words(case.devices, noun)}",
-        f"beside {case.background}" if case.background else "",
     ]
-    return " ".join(word for word in words if word)
+    return " ".join(word for word in words if word) + beside_text(case.background.text, shown)

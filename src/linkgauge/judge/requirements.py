@@ -54,7 +54,7 @@ def check_system(
     taken = []
     if subject.facts.system is None:
         subject = dataclasses.replace(subject, facts=dataclasses.replace(subject.facts, system=system))
-        taken = [f"The run stores no wires, so those of {system.name} are taken."]
+        taken = [f"The run stores no links, so those of {system.name} are taken."]
     held, without = held_against(subject.facts, system, tolerance)
     reached: dict[tuple[object, ...], Measure] = {}
     for measure in subject.facts.measures:

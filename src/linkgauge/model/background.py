@@ -156,11 +156,16 @@ def parts_of(text: str) -> list[str]:
     return [part.strip() for part in _APART.split(text) if part.strip()]
 
 
-def beside_text(loads: str, shown: Mapping[str, str] | None = None) -> str:
-    """What is said of a case's loads, after its own words; empty without any. `shown`: what screens call transports."""
+def shown_loads(loads: str, shown: Mapping[str, str]) -> str:
+    """Loads as screens name them: with their transports by `shown`, what screens call these."""
     parts = [part.partition(" ") for part in parts_of(loads)]
-    words = "; ".join(f"{(shown or {}).get(name, name)}{blank}{rest}" for name, blank, rest in parts)
-    return f", beside {words}" if words else ""
+    return "; ".join(f"{shown.get(name, name)}{blank}{rest}" for name, blank, rest in parts)
+
+
+def beside_text(loads: str, shown: Mapping[str, str] | None = None) -> str:
+    """What is said of a case's loads, after its own words; empty without any."""
+    words = shown_loads(loads, shown or {})
+    return f", with background load {words}" if words else ""
 
 
 def _how(pace: Pace, mpi: str) -> list[str]:

@@ -290,7 +290,7 @@ _TABLE = (
         _halo_most, _one, _window, _halo_total,
         collective=True, distributed=True, windowed=True, link_ways="both"),
     PatternTraits(
-        "barrier", "a meeting of all: none leaves before the last has come", "-", "slowest",
+        "barrier", "a barrier: no rank leaves before all have entered", "-", "slowest",
         _whole, _one, _whole, _whole, collective=True, latency_only=True),
     PatternTraits(
         "application", "the steps of an application, as a step file has them", "-", "slowest",

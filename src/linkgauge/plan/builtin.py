@@ -51,5 +51,5 @@ def plan_of(asked: str) -> Plan:
     if asked in names():
         return builtin_plan(asked)
     raise UsageError(
-        f"no plan '{brief(asked)}'{nearest(asked, names())}: expected a TOML file or one of {', '.join(names())}"
+        f"no plan '{brief(asked)}'{nearest(asked, names())}: expected a TOML file or a name of 'linkgauge list plans'"
     )

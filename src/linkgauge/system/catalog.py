@@ -43,7 +43,8 @@ def load(name_or_path: str | Path) -> System:
         return _load_file(path)
     if text.lower() not in known:
         raise UsageError(
-            f"there is no described system {text[:80]!r}{nearest(text.lower(), known)}: known are {', '.join(known)}"
+            f"there is no described system {text[:80]!r}{nearest(text.lower(), known)}: expected a name of "
+            f"'linkgauge list systems'"
         )
     return from_toml(text_of(text.lower()), f"{text.lower()}.toml")
 

@@ -59,19 +59,25 @@ def named(hosts: Sequence[Sequence[tuple[int, str]]]) -> Named | None:
 
 
 def another_machine(hosts: Sequence[Sequence[tuple[int, str]]], system: str, models: Sequence[str]) -> str:
-    """Say that devices of these names are another described machine's than `system`, whose are `models`; else empty."""
+    """Say that devices of these names are another described machine's than `system`, whose are `models`; else empty.
+
+    A name that no description has says nothing: a driver may call a chip otherwise.
+    """
     from linkgauge.system.catalog import described_nodes
 
+    if not any(models):
+        return ""
     names = sorted({name for host in hosts for _, name in host})
-    wrong = [name for name in names if not any(fits(name, model) for model in models)]
+    # Either way: a discovered system has the driver's own names, some longer (`MI300X VF`) than the runtime's.
+    wrong = [name for name in names if not any(fits(name, model) or fits(model, name) for model in models)]
     known = [
         name
         for name in wrong
         if any(fits(name, device.model) for one in described_nodes() for device in one.devices if device.model)
     ]
-    if not known or not any(models):
+    if not known:
         return ""
-    return f"The log's devices are {listed(known, 2)}, those of {system} {listed(sorted({*models} - {''}), 2)}."
+    return f"the GPUs are {listed(known, 2)}, those of {system} {listed(sorted({*models} - {''}), 2)}"
 
 
 def fits(name: str, model: str) -> bool:

@@ -38,7 +38,7 @@ def interference_rows(results: Results) -> tuple[list[str], list[list[str]]]:
     fair = {one.identity: _fair(share_of(system, one, network)) for one in found}
     tails = sorted({one.quantile for each in found for one in each.slow_downs[1:]})
     columns = ["case", "alone", "background", "slow-down", "95 % interval", "mean", *(f"p{q * 100:.0f}" for q in tails),
-               "load keeps", *(["by fair shares"] if any(fair.values()) else [])]  # fmt: skip
+               "load keeps", *(["fair shares predict"] if any(fair.values()) else [])]  # fmt: skip
     rows = []
     for one in sorted(found, key=lambda one: titles[one.identity]):
         middle = one.slow_downs[0]
@@ -67,7 +67,7 @@ def interference_lines(results: Results) -> list[RenderableType]:
     lines = [Text("with background load: time over time alone, alternated", style="bold")]
     for case, alone, beside, factor, interval, *others in rows:
         rest = ", ".join(f"{name} {value}" for name, value in zip(columns[5:], others, strict=True) if value != "-")
-        figures = f"{alone} alone, {beside} beside: {factor} ({interval})"
+        figures = f"{alone} alone, {beside} with the load: {factor} ({interval})"
         lines += [Text(case), Text("  " + "; ".join(filter(None, (figures, rest))))]
     return [Group(*lines)]
 
@@ -77,8 +77,8 @@ def _fair(share: FairShare | None) -> str:
     if share is None:
         return ""
     ends = range_text(_factor(share.low), _factor(share.high))
-    beside = f", {part_words(share.unknown)} not known" if share.unknown else ""
-    return f"{ends}{f', {share.words}{share.by_weights}' if share.part else ''}{beside}"
+    unknown = f" (rate of {part_words(share.unknown)} unknown)" if share.unknown else ""
+    return f"{ends}{f' on {share.words}{share.by_weights}' if share.part else ''}{unknown}"
 
 
 def _factor(value: float) -> str:

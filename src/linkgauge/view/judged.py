@@ -39,21 +39,28 @@ def findings_of(run: Run) -> Sequence[Finding]:
     return _FINDINGS[run]
 
 
-def limits_known(run: Run) -> bool:
-    """Whether rates of a run were held against what its links allow: so of one measured here that has its system.
+NO_LIMIT = "no limit of this machine's links is known"
 
-    Of an imported one it is asked, case by case.
+
+def without_limits(run: Run) -> str:
+    """Why no rate of a run was held against what its links allow; empty where one was.
+
+    One measured here has its system's limits. Of an imported one it is asked, case by case.
     """
-    from linkgauge.findings.read import facts_of
+    from linkgauge.findings.read import another_than, facts_of, system_of
 
-    if run.info.get("system") is None or not run.info.get("origin"):
-        return run.info.get("system") is not None
+    if run.info.get("system") is None:
+        return NO_LIMIT
+    if unlike := another_than(run.launched, system_of(run)):
+        return unlike
+    if not run.info.get("origin"):
+        return ""
     try:
-        return not facts_of(run).unjudged
+        return NO_LIMIT if facts_of(run).unjudged else ""
     except RunFolderError:
         raise
     except Exception:
-        return False
+        return NO_LIMIT
 
 
 def advice_of(run: Run) -> Sequence[Advice]:

@@ -39,7 +39,7 @@ from linkgauge.view.derived import (
     node_matrices,
     size_rows,
 )
-from linkgauge.view.judged import advice_of, by_kind, findings_of, limits_known
+from linkgauge.view.judged import advice_of, by_kind, findings_of, without_limits
 from linkgauge.view.page import Page, escape
 from linkgauge.view.report_charts import first_screen
 from linkgauge.view.requests import request_lines
@@ -84,7 +84,7 @@ def report_html(run: Run, unit: str = "GB/s", findings: Sequence[Finding] | None
     _head(page, run, title, sentence(look, found, unit), counts_line(results).plain.partition(";")[0])
     page.html("<main>")
     first_screen(page, look, unit)
-    _findings(page, found, unseen_line(look), limits_known(run))
+    _findings(page, found, unseen_line(look), without_limits(run))
     _wrong(page, results)
     _uses(page, run)
     _beside(page, run)
@@ -149,13 +149,13 @@ def _damages(page: Page, run: Run) -> None:
     page.html("</div>")
 
 
-def _findings(page: Page, findings: Sequence[Finding], unseen: str, limits: bool) -> None:
+def _findings(page: Page, findings: Sequence[Finding], unseen: str, without: str) -> None:
     page.heading(2, "Findings", "findings")
     told = [finding for finding in findings if finding.severity != "note"]
     _told(page, told)
     notes = [finding for finding in findings if finding.severity == "note"]
     if not told:
-        page.html(f"<p>{escape(verdict((), limits_known=limits))}.</p>")
+        page.html(f"<p>{escape(verdict((), without_limits=without))}.</p>")
     if unseen:
         page.note(unseen)
     if notes:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from linkgauge.errors import UsageError
-from linkgauge.model.case import USUAL
+from linkgauge.model.background import shown_loads
+from linkgauge.model.case import USUAL, Loads
 from linkgauge.model.comparing import MECHANISM, TASK, held_apart, values_of
 from linkgauge.model.device_words import device_words
 from linkgauge.model.patterns import PATTERNS
@@ -215,6 +216,7 @@ class Results:
             value = getattr(row.case, name)
             if value != default and not (name == "op" and info.reduces):
                 value = value.label if isinstance(value, App) else value
+                value = shown_loads(value.text, self.shown_names) if isinstance(value, Loads) else value
                 parts.append(_WORDS.get(name, name) if value is True else f"{name.replace('_', ' ')} {value}")
         return " · ".join(parts)
 

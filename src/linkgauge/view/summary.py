@@ -19,7 +19,7 @@ from linkgauge.view.between import (
     places_line,
 )
 from linkgauge.view.by_turns import interference_lines, rounds_parts
-from linkgauge.view.judged import findings_of, limits_known, misfit
+from linkgauge.view.judged import findings_of, misfit, without_limits
 from linkgauge.view.node_words import LINK_WORDS
 from linkgauge.view.reached import FullPairs, percent_up
 from linkgauge.view.requests import request_lines
@@ -60,15 +60,15 @@ def sentence(look: FirstLook, findings: Sequence[Finding] | None, unit: str = "G
         text += f" {count_text(cut, 'case')} not measured: out of time."
     differs = wrong > 0 or any(_DIFFERS in part for part in figures)
     if findings is not None and (figures or any(finding.severity != "note" for finding in findings)):
-        said = verdict(findings, differs, limits_known(look.results.run))
+        said = verdict(findings, differs, without_limits(look.results.run))
         text += f" {said}" + "." * (not said.endswith("?"))
     return text
 
 
-def verdict(findings: Sequence[Finding], differs: bool = False, limits_known: bool = True) -> str:
+def verdict(findings: Sequence[Finding], differs: bool = False, without_limits: str = "") -> str:
     """Return the worst fault or performance loss in its first sentence, with how many more, else `No problems found`.
 
-    `differs`: a difference was named before. Without known limits there is no all-clear.
+    `differs`: a difference was named before. `without_limits`: why there are none, so that there is no all-clear.
     """
     for severity, words in (("disturbed", "Disturbed"), ("fault", "Fault"), ("loss", "Performance loss")):
         found = [finding for finding in findings if finding.severity == severity]
@@ -79,8 +79,8 @@ def verdict(findings: Sequence[Finding], differs: bool = False, limits_known: bo
             return f"{words}: {first.rstrip('.')}{more}"
     if wrong := misfit(findings):
         return f"Not judged: {wrong}"
-    if not limits_known and not differs:
-        return "Not judged: no limit of this machine's links is known"
+    if without_limits:
+        return f"Not judged: {without_limits}"
     return "No other problems found" if differs else "No problems found"
 
 
@@ -194,7 +194,7 @@ def _tasks(look: FirstLook, unit: str) -> list[str]:
         if answer.widest is not None:
             factor = answer.peak_factor
             name = "busbw " if answer.algorithm_factor else ""
-            text = f"{answer.name} {name}{rate_text(answer.widest.high * factor, unit)} {unit}"
+            text = f"{answer.name}: {name}{rate_text(answer.widest.high * factor, unit)} {unit}"
             limit = answer.bound.goodput_bytes_per_s if answer.bound is not None else None
             if answer.shares is not None and answer.bound is not None and limit:
                 share = f"{100 * answer.shares[1]:.0f} %"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from linkgauge.view.answer import FirstLook
 
 _OBSERVATIONS = {
-    "other processes": ("other_processes",),
+    "GPU process list": ("other_processes",),  # others may still be known by what they use
     "temperature": ("temperature",),
     "throttling": ("throttle_reasons", "power_violation", "thermal_violation"),
     "NVLink errors": (

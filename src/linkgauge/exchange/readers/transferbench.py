@@ -1,4 +1,4 @@
-"""TransferBench: tests of one transfer, as text and as CSV, and the matrices of its preset p2p.
+"""TransferBench: tests of one transfer and of all GPUs (preset a2a), as text and CSV, and matrices of preset p2p.
 
 Read with its sources (ROCm/TransferBench 1.14 to 1.66): a transfer is SOURCE -> EXECUTOR:UNITS -> TARGET. Memory: G, F,
 U and D are a GPU's, C, B and P a host's pinned by NUMA node. Executors: G a kernel, D a copy engine, C cores, I and N
@@ -11,15 +11,17 @@ import csv
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from linkgauge.exchange.copies import MOST_DEVICES, Copies, Place, left_out, pattern_of
-from linkgauge.exchange.imported import Hints, ImportedLog, ImportedTable
+from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog, ImportedTable, make_case
 from linkgauge.exchange.readers.base import Reader
 from linkgauge.model.log_text import Line, number_of, whole_of
 
 _VERSION = re.compile(r"TransferBench v(\S+)")
 _TEST = re.compile(r"Test\s+(\d{1,9}):")
 _EXECUTOR = re.compile(r"Executor:\s")
+_EXECUTOR_MS = re.compile(r"Executor:\s[^|│]*[|│][^|│]*[|│]\s*([\d.]+) ms")
 _TRANSFER = re.compile(r"Transfer\s+\d{1,9}\b")
 _CELLS = re.compile(r"\s*[|│,]\s*")
 _PATH = re.compile(r"(\S+)\s*->\s*(?:R\d+)?([A-Z])(\d{1,4})[A-Z]?(?:\.\d+)?(?::\d+)?\s*->\s*(\S+)$")
@@ -44,11 +46,25 @@ _ROUNDING = 0.0006  # both figures have three digits behind the point
 
 @dataclasses.dataclass
 class _Test:
-    """One test: its transfers so far, as texts."""
+    """One test: its transfers so far, as texts; and the time of each executor, which CSV does not say."""
 
     line: int
     name: str
     transfers: list[tuple[int, Mapping[str, str]]] = dataclasses.field(default_factory=list)
+    executors_ms: list[float] = dataclasses.field(default_factory=list)
+
+
+class _Transfer(NamedTuple):
+    """A transfer by a GPU at one of its ends. `rate` in GB/s, `size` in bytes."""
+
+    words: str
+    source: Place
+    target: Place
+    transport: str
+    by_receiver: bool
+    rate: float
+    ms: float
+    size: int
 
 
 def read_text(lines: Sequence[Line], log: ImportedLog, hints: Hints) -> None:
@@ -77,8 +93,11 @@ def read_text(lines: Sequence[Line], log: ImportedLog, hints: Hints) -> None:
             at = _matrix(match, line, lines, at, into, size)
         elif _TRANSFER.match(line.head):
             _transfer(line, test, log)
-        elif _EXECUTOR.match(line.head) and test is None:
-            log.problem(line.number, f"an executor's line outside of a test: {line.head[:60]!r}")
+        elif _EXECUTOR.match(line.head):
+            if test is None:
+                log.problem(line.number, f"an executor's line outside of a test: {line.head[:60]!r}")
+            elif match := _EXECUTOR_MS.match(line.head):
+                test.executors_ms.append(number_of(match[1]))
     _end(test, into)
 
 
@@ -86,11 +105,43 @@ def _end(test: _Test | None, into: ImportedTable) -> None:
     """Take a test's case."""
     if test is None:
         return
-    if len(test.transfers) == 1:
-        _take(*test.transfers[0], into)
-    elif test.transfers:
-        count = len(test.transfers)
-        into.log.problem(test.line, f"test {test.name} left out: {count} transfers at once are no pattern", count)
+    read = [_read(*one, into.log) for one in test.transfers]
+    transfers = [one for one in read if one is not None]
+    if not transfers or len(transfers) < len(read):  # of each it is said why
+        if transfers:
+            into.log.problem(test.line, f"test {test.name} left out: not all of its transfers are read", len(transfers))
+    elif len(read) == 1:
+        _take(test.transfers[0][0], transfers[0], into)
+    elif why := _at_once(test, transfers, into):
+        into.log.problem(test.line, f"test {test.name} left out: {len(read)} transfers at once {why}", len(read))
+
+
+def _at_once(test: _Test, transfers: Sequence[_Transfer], into: ImportedTable) -> str:
+    """Take the transfers of a test as one case: both ways between two GPUs, or from each GPU to each other. Or why not.
+
+    The time is the slowest GPU's, as of a collective. What the host timed has the launches in it, 0.4 of 1.9 ms.
+    """
+    first = transfers[0]
+    if len({(one.transport, one.by_receiver, one.size) for one in transfers}) > 1:
+        return "are not alike in size, executor and memory"
+    pairs = {(one.source, one.target) for one in transfers}
+    places = sorted({place for pair in pairs for place in pair})
+    each = {(source, target) for source in places for target in places if source != target}
+    if pairs != each or len(transfers) != len(each) or any(place.host for place in places):
+        return "do not go from each GPU to each other one"
+    ms = max([one.ms for one in transfers] + test.executors_ms)
+    evidence = {"test": f"test {test.name}", "estimator": "slowest GPU, mean of its iterations"}
+    if len(places) == 2:
+        copies = Copies(into, first.transport, first.size, evidence, "isolated", by_receiver=first.by_receiver)
+        copies.add(test.line, first.source, first.target, 2 * first.size / (ms * 1e6), ways=2)
+        return ""
+    case = make_case(
+        first.transport, "alltoall", first.size, [place.number for place in places], cadence="isolated", clock="event",
+        datatype="int8", initiator="receiver" if first.by_receiver else "sender",
+        source_memory="device", target_memory="device",
+    )  # fmt: skip
+    into.add(test.line, ImportedCase(case, ((ms * 1e6, 1),), evidence=evidence))
+    return ""
 
 
 def _transfer(line: Line, test: _Test | None, log: ImportedLog) -> None:
@@ -106,37 +157,43 @@ def _transfer(line: Line, test: _Test | None, log: ImportedLog) -> None:
     test.transfers.append((line.number, said))
 
 
-def _take(line: int, said: Mapping[str, str], into: ImportedTable) -> None:
-    """A test's only transfer as a case, or why it is none."""
-    log, ends = into.log, []
+def _read(line: int, said: Mapping[str, str], log: ImportedLog) -> _Transfer | None:
+    """A transfer's figures; None, and why, where it is of no memory or executor that is known."""
+    ends = []
     words = f"{said['source']} -> {said['by']} -> {said['target']}"
     for text in (said["source"], said["target"]):
         match = _MEMORY.match(text)
         if not match or match[1] not in _ON_GPU + _ON_HOST:
             log.problem(line, f"transfer {words[:60]} left out: {text[:20]!r} is no one memory of a GPU or a host")
-            return
+            return None
         ends.append(Place(match[1] in _ON_HOST, int(match[2])))
     source, target = ends
     by = re.match(r"([A-Z])(\d{1,4})", said["by"])
     executor = Place(False, int(by[2])) if by else None
     if by is None or by[1] not in _BY or executor not in ends:
         log.problem(line, f"transfer {words[:60]} left out: it is not by a GPU at one of its ends")
-        return
+        return None
     try:
         rate, ms, size = number_of(said["rate"]), number_of(said["ms"]), whole_of(said["bytes"])
     except ValueError:
         log.problem(line, f"transfer {words[:60]} left out: a figure that is not a number")
-        return
+        return None
     low, high = size / ((ms + _ROUNDING) * 1e6), size / (max(ms - _ROUNDING, 1e-9) * 1e6)
     if not low - _ROUNDING <= rate * 1.002 or not rate * 0.998 <= high + _ROUNDING:
         log.problem(line, f"transfer {words[:60]} left out: {size} bytes in {ms:g} ms are not {rate:g} GB/s")
-        return
+        return None
+    by_receiver = executor == target and source != target
+    return _Transfer(words, source, target, _BY[by[1]], by_receiver, rate, ms, size)
+
+
+def _take(line: int, one: _Transfer, into: ImportedTable) -> None:
+    """A test's only transfer as a case, or why it is none."""
     # Both have as many digits behind the point: the larger number is the more exact one.
-    exact = rate if rate >= ms else size / (ms * 1e6)
-    copies = Copies(into, _BY[by[1]], size, {"test": words, "estimator": "mean of its iterations"}, "isolated",
-                    by_receiver=executor == target and source != target)  # fmt: skip
-    if not copies.add(line, source, target, exact):
-        log.problem(line, f"transfer {words[:60]} left out: no pattern measures it")
+    exact = one.rate if one.rate >= one.ms else one.size / (one.ms * 1e6)
+    evidence = {"test": one.words, "estimator": "mean of its iterations"}
+    copies = Copies(into, one.transport, one.size, evidence, "isolated", by_receiver=one.by_receiver)
+    if not copies.add(line, one.source, one.target, exact):
+        into.log.problem(line, f"transfer {one.words[:60]} left out: no pattern measures it")
 
 
 def _csv(lines: Sequence[Line], at: int, into: ImportedTable) -> int:

@@ -132,13 +132,18 @@ def absent_transports(kind: str, *, mpi: str = "", threads: bool = False) -> dic
         absent["ccl"] = (
             lacking
             if runtime.gpus
-            else f"no GPU here: NCCL and RCCL need one ({runtime.ccl} for host devices: no {runtime.ccl_file})"
+            else f"no GPU here, so NCCL and RCCL were not looked for; {runtime.ccl}, for host devices: "
+            f"{runtime.ccl_file} was not found"
         )
     if not RUNTIMES[kind].kernels:
         absent["kernel"] = f"{kind} devices run no kernels of Linkgauge; copy_engine and staging copy there"
     for transport, library in NIC_LIBRARIES.items():
         if library.runtime not in ("", kind):
-            absent[transport] = f"{library.name} needs {library.runtime} devices; here are {kind} devices"
+            absent[transport] = (
+                f"{library.name} needs {library.runtime} devices; here are {kind} devices"
+                if runtime.gpus
+                else f"no GPU here, so {library.name} was not looked for"
+            )
         elif not any((folder / library.file).is_file() for folder in library_folders()) and not _loads(library.file):
             absent[transport] = f"{library.file} was not found; fix: {library.fix}"
     if mpi:

@@ -234,6 +234,10 @@ def test_a_system_without_accepted_shares_and_an_unknown_one_are_refused(
     assert "states no accepted shares" in capsys.readouterr().err
     assert run_command(["check", str(folder / "r0"), "--against", "sumit"]) == 2
     assert "did you mean 'summit'" in capsys.readouterr().err
+    for absent in ("base.jsn/", "runs/r9", "nosuch.json"):
+        assert run_command(["check", str(folder / "r0"), "--against", absent]) == 2
+        said = capsys.readouterr().err
+        assert f"{absent}: there is no such file: expected a run folder, a log, a baseline, rules" in said
 
 
 RULES = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -305,6 +306,9 @@ def _judge(against: str, tolerance: float, margin: float | None, by_ordinal: boo
         return lambda subject: check_rules(subject, rules, str(path), lambda: rule_table.apply(subject.facts))
     from linkgauge.system import catalog
 
+    if (path.suffix or "/" in against) and not os.path.lexists(path):
+        raise UsageError(f"{against}: there is no such file: expected a run folder, a log, a baseline, rules (TOML) "
+                         "or a system of 'linkgauge list systems'")  # fmt: skip
     system = catalog.load(against)
     return lambda subject: _by_system(subject, system, tolerance)
 

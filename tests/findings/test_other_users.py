@@ -21,6 +21,8 @@ from linkgauge.findings.finding import Finding
 from linkgauge.findings.read import facts_of
 from linkgauge.judge.baseline import make_baseline
 from linkgauge.judge.check import _beside_others, check
+from linkgauge.judge.compare_runs import compare_runs
+from linkgauge.judge.small_shifts import between_runs
 from linkgauge.judge.subjects import Subject
 from linkgauge.model.result import Observation, Result
 from linkgauge.stats.other_users import OtherUsers, Use, other_users
@@ -67,6 +69,20 @@ def test_the_check_of_a_disturbed_run_is_unknown_for_that_reason(disturbed: Dist
     (why,) = [one for one in result.checked.verdicts if one.outcome == "unknown"]
     assert why.devices == devices
     assert "used by another process" in why.reason
+
+
+def test_a_comparison_leaves_out_what_another_user_disturbed(tmp_path: Path) -> None:
+    runs = [rebuild(STORED / "h100x2-another-computes.xz", tmp_path / name) for name in ("a", "b")]
+    disturbed = facts_of(runs[1]).used.disturbed & {row.identity for row in runs[1].rows() if row.status == "ok"}
+    found = compare_runs(runs[0], runs[1])
+    assert 0 < len(disturbed) < len(found.cases) + len(disturbed)
+    assert found.disturbed == 2 * len(disturbed)
+    assert not disturbed & {case.row.identity for case in found.cases}
+    said = f"{len(disturbed)} measurements of {runs[1].path} are left out: others used the machine meanwhile"
+    assert any(note.startswith(said) for note in found.notes)
+    by_turns = between_runs(runs[:1], runs[1:], 0.01)
+    assert any(line.startswith(said) for line in by_turns.power)
+    assert by_turns.named[0].cases == len(found.cases)
 
 
 @thorough("what a run is judged by beside another user is in the tests beside")

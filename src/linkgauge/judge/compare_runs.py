@@ -26,7 +26,7 @@ from linkgauge.stats.compare import (
     pool_repeats,
 )
 from linkgauge.stats.launches import device_noun, shown_transports
-from linkgauge.stats.match import Matched, match_runs, repeats_of
+from linkgauge.stats.match import Key, Matched, Repeats, match_runs, repeats_of
 from linkgauge.store.schema import identity_of
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ class RunComparison:
     only_first: int
     only_second: int
     few: tuple[int, int] | None = None  # launches of each run, where they are too few to tell any case
+    disturbed: int = 0  # measurements that are left out, since others used the machine meanwhile
     within: float | None = None  # the smallest shift beyond what the medians' own intervals explain, in the median
 
     def count(self, verdict: str) -> int:
@@ -100,9 +101,8 @@ def compare_runs(
     bootstrap: bool = False,
 ) -> RunComparison:
     """Compare the second run with the first. Shifts are of times: +0.03 is 3 % slower than the first."""
-    from linkgauge.stats.summary import results_of
-
-    matched = match_runs(repeats_of(results_of(first)), repeats_of(results_of(second)), first.launched, second.launched)
+    (before, not_before), (after, not_after) = map(undisturbed_repeats, (first, second))
+    matched = match_runs(before, after, first.launched, second.launched)
     keys = list(matched.pairs)
     launches = second.launched
     shown, noun = shown_transports(launches), device_noun(launches)
@@ -125,13 +125,32 @@ def compare_runs(
         if b.failures and not b.median_ns and a.median_ns
     )
     pools = _pools(keys, matched, sides, level, margin, dependence, shown, noun)
-    notes = (*matched.notes, *_left_out_notes(first, second, matched))
+    notes = (*matched.notes, *_left_out_notes(first, second, matched), *disturbed_notes(first, not_before),
+             *disturbed_notes(second, not_after))  # fmt: skip
     repeats = [case.comparison.repeats for case in cases]
     few = max(repeats) if repeats and max(map(min, repeats)) < LEAST_REPEATS else None
     within = _within_launches(first, second) if few else None
     return RunComparison(
-        matched.how, notes, cases, pools, failed, len(matched.only_first), len(matched.only_second), few, within
-    )
+        matched.how, notes, cases, pools, failed, len(matched.only_first), len(matched.only_second), few,
+        not_before + not_after, within,
+    )  # fmt: skip
+
+
+def undisturbed_repeats(run: Run) -> tuple[dict[Key, Repeats], int]:
+    """Return a run's cases without the measurements that other users disturbed, and how many these are."""
+    from linkgauge.findings.read import other_users_of
+    from linkgauge.stats.summary import results_of
+
+    rows, disturbed = results_of(run), other_users_of(run, run.observed()).disturbed
+    return repeats_of(rows, disturbed), len(disturbed & {row.identity for row in rows if row.status == "ok"})
+
+
+def disturbed_notes(run: Run, left_out: int) -> list[str]:
+    """Say how many measurements are left out since other users disturbed them."""
+    if not left_out:
+        return []
+    return [f"{left_out} measurements of {run.path} are left out: others used the machine meanwhile; "
+            f"'linkgauge findings {run.path}' names them"]  # fmt: skip
 
 
 def _within_launches(first: Run, second: Run) -> float | None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from linkgauge.judge.compare_runs import pool_members
+from linkgauge.judge.compare_runs import disturbed_notes, pool_members, undisturbed_repeats
 from linkgauge.judge.standing import LEAST_NODES
 from linkgauge.judge.verdicts import Verdict
 from linkgauge.model.case import Case
@@ -23,7 +23,7 @@ from linkgauge.model.grouped import grouped
 from linkgauge.model.quantity import change, format_duration, percent
 from linkgauge.stats.basics import Floats
 from linkgauge.stats.launches import device_noun, shown_transports
-from linkgauge.stats.match import Key, match_runs, repeats_of
+from linkgauge.stats.match import Key, match_runs
 from linkgauge.stats.small_shifts import ShiftsFound, SmallShift, among_siblings, between_sides, estimated
 from linkgauge.stats.time_blocks import PILOT
 from linkgauge.stats.whose import Cause, End, Pair, whose
@@ -77,12 +77,13 @@ def began(run: Run, which: str = "start") -> float:
 
 def between_runs(first: Sequence[Run], second: Sequence[Run], detect: float, level: float = 0.05) -> Shifts:
     """Compare runs of two sides that were measured by turns: run after run, and in these round after round."""
-    from linkgauge.stats.summary import results_of
-
     rounds: list[dict[Key, float]] = []
     cases: dict[Key, Case] = {}
+    notes: list[str] = []
     for a, b in zip(first, second, strict=True):
-        matched = match_runs(repeats_of(results_of(a)), repeats_of(results_of(b)), a.launched, b.launched)
+        (before, not_before), (after, not_after) = map(undisturbed_repeats, (a, b))
+        notes += [*disturbed_notes(a, not_before), *disturbed_notes(b, not_after)]
+        matched = match_runs(before, after, a.launched, b.launched)
         sides: tuple[dict[int, dict[Key, float]], dict[int, dict[Key, float]]] = ({}, {})
         for key, both in matched.pairs.items():
             cases.setdefault(key, both[1].row.case)
@@ -90,8 +91,8 @@ def between_runs(first: Sequence[Run], second: Sequence[Run], detect: float, lev
                 for repeat, ns in repeats.median_ns.items():
                     side.setdefault(repeat, {})[key] = math.log(ns)
         for one, other in zip(sorted(sides[0]), sorted(sides[1]), strict=False):
-            before, after = sides[0][one], sides[1][other]
-            rounds.append({key: after[key] - before[key] for key in before.keys() & after.keys()})
+            times = sides[0][one], sides[1][other]
+            rounds.append({key: times[1][key] - times[0][key] for key in times[0].keys() & times[1].keys()})
     keys = list(cases)
     shown, noun = shown_transports(second[0].launched), device_noun(second[0].launched)
     round_s = _round_s([*first, *second], len(rounds))
@@ -104,7 +105,8 @@ def between_runs(first: Sequence[Run], second: Sequence[Run], detect: float, lev
         named += [Named(kind, name, len(members[name]), one) for name, one in zip(members, found.members, strict=True)]
     causes = _causes(cases, rounds, noun)
     moments = [began(run) for pair in zip(first, second, strict=True) for run in pair]
-    return Shifts(tuple(named), len(rounds), len(first) > 1 and moments == sorted(moments), power, causes)
+    return Shifts(tuple(named), len(rounds), len(first) > 1 and moments == sorted(moments),
+                  (*notes, *power), causes)  # fmt: skip
 
 
 def _causes(cases: Mapping[Key, Case], rounds: Sequence[Mapping[Key, float]], noun: str) -> tuple[str, ...]:
@@ -141,13 +143,14 @@ def _cause_words(cause: Cause, noun: str, several: bool) -> str:
 
 def among_nodes(runs: Sequence[Run], detect: float, level: float = 0.05) -> Shifts | None:
     """Hold each node's rounds against the other nodes'; None for fewer than four nodes, or no case that they share."""
-    from linkgauge.stats.summary import results_of
-
     by_host: dict[str, list[Mapping[Key, float]]] = {}
+    notes: list[str] = []
     for run in sorted(runs, key=began):
         host = ", ".join(dict.fromkeys(host for launch in run.launched for host in launch.hosts)) or str(run.path)
         repeats: dict[int, dict[Key, float]] = {}
-        for key, one in repeats_of(results_of(run)).items():
+        known, left_out = undisturbed_repeats(run)
+        notes += disturbed_notes(run, left_out)
+        for key, one in known.items():
             for repeat, ns in one.median_ns.items():
                 repeats.setdefault(repeat, {})[key] = math.log(ns)
         by_host.setdefault(host, []).extend(repeats[repeat] for repeat in sorted(repeats))
@@ -165,9 +168,9 @@ def among_nodes(runs: Sequence[Run], detect: float, level: float = 0.05) -> Shif
             table[at, column] = middle([row[key] - usual[key] for key in row.keys() & usual.keys()])
     if not cases:
         return None
-    return shifts_of_nodes(
-        [(host, len(cases)) for host in by_host], table, detect, level, round_s=_round_s(runs, count)
-    )
+    nodes = [(host, len(cases)) for host in by_host]
+    found = shifts_of_nodes(nodes, table, detect, level, round_s=_round_s(runs, count))
+    return dataclasses.replace(found, power=(*notes, *found.power))
 
 
 def shifts_of_nodes(

@@ -7,10 +7,10 @@ ordinals does not compare one GPU with another; across hosts by ordinal. `Matche
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from linkgauge.model.grouped import grouped
-from linkgauge.model.result import Launch, Result
+from linkgauge.model.result import Identity, Launch, Result
 from linkgauge.stats.attempts import Counted
 from linkgauge.stats.launches import device_noun
 
@@ -42,11 +42,11 @@ class Matched:
     only_second: dict[Key, Repeats]
 
 
-def repeats_of(rows: Iterable[Result]) -> dict[Key, Repeats]:
-    """Gather results (headlines) into repeats; a case that was only ever skipped is none of them."""
+def repeats_of(rows: Iterable[Result], disturbed: Container[Identity] = ()) -> dict[Key, Repeats]:
+    """Gather results (headlines) into repeats; a case that was only ever skipped or disturbed is none of them."""
     known: dict[Key, Repeats] = {}
     sorted_out = Counted(rows)
-    for row in (row for group in sorted_out.measured for row in group):
+    for row in (row for group in sorted_out.measured for row in group if row.identity not in disturbed):
         entry = known.setdefault(_key(row), Repeats(row))
         entry.median_ns[row.repeat] = row.median_ns
         entry.identities.add((row.launch, row.repeat, row.attempt))

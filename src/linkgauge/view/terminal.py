@@ -96,7 +96,9 @@ def told_in_sum(findings: Sequence[Finding], hidden: str = "", unjudged: str = "
     return f"{', '.join(texts.values()) or 'No problems found'}{notes}."
 
 
-_NOTHING_SHARED = "measure both by one plan, on the same devices, with the same MPI library and environment"
+_NOTHING_SHARED = (
+    "the runs share no case: measure both by one plan, on the same devices, with the same MPI library and environment"
+)
 
 
 def print_comparison(out: Console, found: RunComparison, names: tuple[str, str], limit: int) -> None:
@@ -110,7 +112,8 @@ def print_comparison(out: Console, found: RunComparison, names: tuple[str, str],
     if found.cases or found.failed:
         out.print(text_of(f"{len(found.cases)} cases: {counts}."))
     else:
-        out.print(text_of(f"UNKNOWN: the runs share no case: {_NOTHING_SHARED}."))
+        why = "no case is undisturbed in both: measure again with --wait-idle" if found.disturbed else _NOTHING_SHARED
+        out.print(text_of(f"UNKNOWN: {why}."))
     if found.only_first or found.only_second:
         out.print(
             text_of(f"Without a partner: {found.only_first} of the first run, {found.only_second} of the second.")

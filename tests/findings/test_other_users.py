@@ -14,11 +14,13 @@ import pytest
 from planting import MIB, OtherUser, observe
 from run_extracts import rebuild
 
+from linkgauge.app.cli import run_command
 from linkgauge.errors import Exit, UsageError
 from linkgauge.findings import rules
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Finding
 from linkgauge.findings.read import facts_of
+from linkgauge.judge.advise import advise
 from linkgauge.judge.baseline import make_baseline
 from linkgauge.judge.check import _beside_others, check
 from linkgauge.judge.compare_runs import compare_runs
@@ -83,6 +85,22 @@ def test_a_comparison_leaves_out_what_another_user_disturbed(tmp_path: Path) -> 
     by_turns = between_runs(runs[:1], runs[1:], 0.01)
     assert any(line.startswith(said) for line in by_turns.power)
     assert by_turns.named[0].cases == len(found.cases)
+
+
+def test_advice_leaves_out_sizes_at_which_a_mechanism_was_disturbed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    facts = facts_of(rebuild(STORED / "h100x2-another-computes.xz", tmp_path / "part"))
+    kept = {id(one) for one in facts.undisturbed.measures}
+    spoilt = {one.case_key for one in facts.measures if id(one) not in kept}
+    found = advise(facts)
+    assert found
+    assert not spoilt & {key for one in found for key in one.case_keys}
+    run = rebuild(STORED / "h100x2-another-copies.xz", tmp_path / "whole")
+    assert run_command(["advise", str(run.path)]) == Exit.UNKNOWN
+    assert "by two mechanisms or more, none of them disturbed." in capsys.readouterr().out
+    run_command(["predict", "cnn", "--from", str(run.path)])
+    assert "assumed: others use the machine as in 477 of 477 measurements of" in capsys.readouterr().out
 
 
 @thorough("what a run is judged by beside another user is in the tests beside")

@@ -73,7 +73,7 @@ def test_a_case_is_used_without_its_texts_being_read_again(monkeypatch: pytest.M
     assert runtime_settings(case, "host", "mpich") == ()
     assert priority_of(case.service_class) == 5
     assert total_bytes(case) > total_bytes(dataclasses.replace(case, background=Loads()))
-    assert case_text(case).endswith(f"beside {TEXTS['background']}")
+    assert case_text(case).endswith(f"with background load {TEXTS['background']}")
     assert case.settings.pairs == (("UCX_TLS", "tcp"), ("UCX_RNDV_THRESH", "8192"))
 
 

@@ -208,7 +208,7 @@ def predict_command(asked: Prediction, app: str) -> int:
         print_predictions(found, bound_of=bound_of, as_it_is=usual if changed else None, shown=shown)
         for name, words in late.items():
             click.echo(f"{name}: {words}")
-        for line in _supposed(factor_of, supposed):
+        for line in (*_others(from_run), *_supposed(factor_of, supposed)):
             click.echo(f"assumed: {line}")
     return Exit.DONE if any(one.predicted is not None for one in found) else Exit.UNKNOWN
 
@@ -228,6 +228,22 @@ def _bucket(text: str) -> int:
     if text and size < 1:
         raise UsageError(f"--bucket '{text}': expected at least 1 byte")
     return size
+
+
+def _others(from_run: Path | None) -> Iterator[str]:
+    """That others go on using the machine, where they did while its curves were measured."""
+    from linkgauge.findings.read import other_users_of
+    from linkgauge.store.run import load
+
+    if from_run is not None:
+        run = load(from_run)
+        used = other_users_of(run, run.observed())
+        if used.disturbed:
+            measured = {row.identity for row in run.rows() if row.status == "ok"}
+            yield (
+                f"others use the machine as in {len(used.disturbed & measured)} of {used.measured} measurements of "
+                f"{from_run} ('linkgauge findings {from_run}')"
+            )
 
 
 def _supposed(factor_of: Mapping[str, float], supposed: WhatIf) -> Iterator[str]:

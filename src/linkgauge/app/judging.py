@@ -314,11 +314,16 @@ def advise_command(run: Path, pattern: str, tuned: tuple[Path, ...], form: str) 
     if form != TABLE:
         print_data([*map(dataclasses.asdict, found), *map(dataclasses.asdict, settings)], form, of=Advice)
         return 0 if found or settings else 3
+    left_out = 0 if facts is None else len(facts.measures) - len(facts.undisturbed.measures)
+    if left_out:
+        who = f"others used the machine meanwhile: 'linkgauge findings {run}'"
+        click.echo(f"Left out are sizes of {left_out} disturbed measurements ({who}).")
     if found and facts is not None:
         terminal.print_advice(console(), found, not_measured(facts))
     elif not searched:
         what = f"of {pattern} " if pattern else ""
-        click.echo(f"There is nothing to choose between: no case {what}was measured by two mechanisms or more.")
+        by = "by two mechanisms or more" + (", none of them disturbed" if left_out else "")
+        click.echo(f"There is nothing to choose between: no case {what}was measured {by}.")
     for one in settings:
         click.echo(one.words)
     if (searched or tuned) and not settings:

@@ -94,12 +94,15 @@ def advise(facts: Facts) -> list[Advice]:
     """Return advice for each task of which at least two mechanisms were measured, by task and size.
 
     Devices and pairs of one class are one task (docs/definitions.md, Classes): what their cases differ by is part of
-    the interval, so that equal pairs never get different advice by noise.
+    the interval, so that equal pairs never get different advice by noise. A size at which other users disturbed a
+    mechanism is left out: that one may be the best.
     """
+    judge = {id(measure) for measure in facts.undisturbed.measures}
     result: list[tuple[tuple[Any, ...], list[Advice]]] = []
     for key, members in _tasks(facts).items():
         by_size = grouped((measure.size, measure) for measure in members)
-        if len({_mechanism(facts, m) for m in members}) < 2:
+        by_size = {size: of for size, of in by_size.items() if judge.issuperset(map(id, of))}
+        if len({_mechanism(facts, m) for of in by_size.values() for m in of}) < 2:
             continue
         pooled = {size: _pool(facts, of_size) for size, of_size in by_size.items()}
         result.append(((*key[:-1], members[0].ranks), _ranges(facts, pooled)))

@@ -1,6 +1,6 @@
-"""Collectives rank by rank: who arrived when, who waited, and how long the transfer itself took.
+"""Collectives rank by rank: who arrived when, and how long the transfer itself took.
 
-Per rank and sample: arrival = start - scheduled, wait = max(start) - start, transfer = end - max(start)
+Per rank and sample: arrival = start - scheduled, transfer = end - max(start)
 (docs/definitions.md, Statistics). Every time is taken from its own scheduled start: across nodes that is one instant on
 each node's clock, within the stored uncertainty, so that starts of clocks that do not agree can be compared.
 """
@@ -17,10 +17,9 @@ from linkgauge.stats.basics import Floats, binomial_tail, effective_size, median
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """Arrival, wait and transfer in nanoseconds, each of shape (samples, ranks)."""
+    """Arrival and transfer in nanoseconds, each of shape (samples, ranks)."""
 
     arrival_ns: Floats
-    wait_ns: Floats
     transfer_ns: Floats
 
 
@@ -52,15 +51,15 @@ def split(start_ns: npt.ArrayLike, duration_ns: npt.ArrayLike, scheduled_ns: npt
         raise ValueError(f"starts of shape {start.shape}: expected (samples, ranks)")
     end = start + np.asarray(duration_ns, dtype=np.int64)
     last = start.max(axis=1, keepdims=True)
-    return Split(
-        start.astype(np.float64),
-        (last - start).astype(np.float64),
-        (end - last).astype(np.float64),
-    )
+    return Split(start.astype(np.float64), (end - last).astype(np.float64))
+
+
+_LEVEL = 0.001  # of a rank's being last by chance
+_LEAST_SHARE = 0.05  # of the time
 
 
 def find_straggler(
-    parts: Split, uncertainty_ns: float = 0.0, least_cost_share: float = 0.05, level: float = 0.001
+    parts: Split, uncertainty_ns: float = 0.0, least_cost_share: float = _LEAST_SHARE
 ) -> Straggler | None:
     """Name the rank that arrives last, if the data support it.
 
@@ -88,13 +87,13 @@ def find_straggler(
     independent = max(1, round(samples * effective_size(mine.astype(np.float64)) / samples))
     came = round(independent * counts[rank] / samples)
     p_value = min(1.0, ranks * binomial_tail(came, independent, 1 / ranks))
-    if p_value > level:
+    if p_value > _LEVEL:
         return None
     return Straggler(rank, counts[rank] / samples, lateness, cost, p_value)
 
 
-def slow_transfer(parts: Split, level: float = 0.001, least_share: float = 0.05) -> int | None:
-    """Return the rank whose transfer ends last by `least_share` in nearly every sample, or None.
+def slow_transfer(parts: Split) -> int | None:
+    """Return the rank whose transfer ends last by 5 % in nearly every sample, or None.
 
     With equal arrivals this is a rank (its link, its device) that is slow at the transfer itself.
     """
@@ -107,4 +106,4 @@ def slow_transfer(parts: Split, level: float = 0.001, least_share: float = 0.05)
     later = int((parts.transfer_ns[:, rank] > others).sum())
     p_value = ranks * binomial_tail(later, samples, 1 / ranks)
     rest = median(others)
-    return rank if p_value < level and rest > 0 and medians[rank] > rest * (1 + least_share) else None
+    return rank if p_value < _LEVEL and rest > 0 and medians[rank] > rest * (1 + _LEAST_SHARE) else None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import shutil
 from pathlib import Path
 
 import causes
@@ -29,6 +30,7 @@ from linkgauge.judge.subjects import Subject
 from linkgauge.model.result import Observation, Result
 from linkgauge.stats.other_users import OtherUsers, Use, other_users
 from linkgauge.stats.witnesses import HOST, Look
+from linkgauge.store.run import Run, load
 from linkgauge.system.model import System
 from linkgauge.view.unseen import looked_at
 from results import result_of
@@ -43,14 +45,23 @@ Disturbed = tuple[Subject, tuple[int, ...], str]
 """A run, the devices that were used, and a word of the evidence."""
 
 
+@pytest.fixture(scope="module")
+def copies(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return rebuild(STORED / "h100x2-another-copies.xz", tmp_path_factory.mktemp("disturbed") / "copies")
+
+
+@pytest.fixture(scope="module")
+def computes(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return rebuild(STORED / "h100x2-another-computes.xz", tmp_path_factory.mktemp("disturbed") / "computes")
+
+
 @pytest.fixture(
     scope="module",
     params=most([("copies", (0, 1), "NVLink"), ("computes", (1,), "power")], [("copies", (0, 1), "NVLink")]),
 )
-def disturbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Disturbed:
+def disturbed(request: pytest.FixtureRequest) -> Disturbed:
     name, devices, word = request.param
-    run = rebuild(STORED / f"h100x2-another-{name}.xz", tmp_path_factory.mktemp("disturbed") / name)
-    return Subject(name, facts_of(run)), devices, word
+    return Subject(name, facts_of(request.getfixturevalue(name))), devices, word
 
 
 def test_a_disturbed_run_names_the_other_user_and_accuses_nothing(disturbed: Disturbed) -> None:
@@ -73,8 +84,8 @@ def test_the_check_of_a_disturbed_run_is_unknown_for_that_reason(disturbed: Dist
     assert "used by another process" in why.reason
 
 
-def test_a_comparison_leaves_out_what_another_user_disturbed(tmp_path: Path) -> None:
-    runs = [rebuild(STORED / "h100x2-another-computes.xz", tmp_path / name) for name in ("a", "b")]
+def test_a_comparison_leaves_out_what_another_user_disturbed(computes: Run, tmp_path: Path) -> None:
+    runs = [computes, load(shutil.copytree(computes.path, tmp_path / "again"))]
     disturbed = facts_of(runs[1]).used.disturbed & {row.identity for row in runs[1].rows() if row.status == "ok"}
     found = compare_runs(runs[0], runs[1])
     assert 0 < len(disturbed) < len(found.cases) + len(disturbed)
@@ -88,18 +99,17 @@ def test_a_comparison_leaves_out_what_another_user_disturbed(tmp_path: Path) -> 
 
 
 def test_advice_leaves_out_sizes_at_which_a_mechanism_was_disturbed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    computes: Run, copies: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    facts = facts_of(rebuild(STORED / "h100x2-another-computes.xz", tmp_path / "part"))
+    facts = facts_of(computes)
     kept = {id(one) for one in facts.undisturbed.measures}
     spoilt = {one.case_key for one in facts.measures if id(one) not in kept}
     found = advise(facts)
     assert found
     assert not spoilt & {key for one in found for key in one.case_keys}
-    run = rebuild(STORED / "h100x2-another-copies.xz", tmp_path / "whole")
-    assert run_command(["advise", str(run.path)]) == Exit.UNKNOWN
+    assert run_command(["advise", str(copies.path)]) == Exit.UNKNOWN
     assert "by two mechanisms or more, none of them disturbed." in capsys.readouterr().out
-    run_command(["predict", "cnn", "--from", str(run.path)])
+    run_command(["predict", "cnn", "--from", str(copies.path)])
     assert "assumed: others use the machine as in 477 of 477 measurements of" in capsys.readouterr().out
 
 

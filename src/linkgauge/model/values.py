@@ -29,6 +29,8 @@ class WrongValueError(Exception):
 
 
 _LONGEST_METAVAR = 40
+_LONGEST_SHOWN = 200  # characters of a value that an error quotes
+_MOST_BITS = 64  # of whole numbers, which TOML has up to 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +51,8 @@ class Values:
 
     def parse(self, item: Any) -> tuple[Value, ...]:
         """The values of a written item; WrongValueError."""
+        if isinstance(item, int) and item.bit_length() > _MOST_BITS:  # Python refuses to print thousands of digits
+            raise WrongValueError(f"wrong value of {item.bit_length()} bits: expected {self.expected}{self.limits}")
         try:
             values = self.read(item)
         except UsageError as error:
@@ -59,12 +63,16 @@ class Values:
 
 
 def shown(value: object) -> str:
-    """A value as errors quote it."""
+    """A value as errors quote it, of a long one the beginning."""
     if isinstance(value, str):
-        return f"'{value}'"
+        return f"'{value if len(value) <= _LONGEST_SHOWN else value[:_LONGEST_SHOWN] + '...'}'"
     if isinstance(value, bool):
         return str(value).lower()
-    return str(value)
+    try:
+        text = str(value)
+    except ValueError:  # a list with a number of thousands of digits, which Python refuses to print
+        return f"a {type(value).__name__} with a number of too many digits"
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
 
 def one_of(

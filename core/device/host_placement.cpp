@@ -43,7 +43,7 @@ std::size_t whole_pages(std::size_t bytes) {
 
 int place_on_node(void* memory, std::size_t bytes, int numa_node, bool only) {
   const NodeMask mask = mask_of(numa_node);
-  // The kernel takes one bit less than it is told of.
+  // The kernel takes one bit less than it is given.
   return syscall(SYS_mbind, memory, bytes, only ? kBind : kPreferred, mask.data(), kMostNodes + 1, 0U) == 0 ? 0 : errno;
 }
 

@@ -37,7 +37,7 @@ class CclCommunicator : NotCopied {
     try {
       body();
     } catch (const Error&) {
-      (void)library_->calls().ncclGroupEnd();  // of what failed first is told
+      (void)library_->calls().ncclGroupEnd();  // what failed first is the error
       throw;
     }
     run(library_->calls().ncclGroupEnd);

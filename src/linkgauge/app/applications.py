@@ -150,7 +150,7 @@ def predict_command(asked: Prediction, app: str) -> int:
     supposed = WhatIf(asked.algorithm, asked.no_overlap, _bucket(asked.bucket))
     changed = bool(factor_of) or supposed != AS_IT_IS
     there = None if asked.measured is None else load(asked.measured)
-    slow = ends = missed = None
+    source = slow = ends = missed = None
     on_host = False
     shown: dict[str, str] = {}
     if from_run is not None:
@@ -208,7 +208,7 @@ def predict_command(asked: Prediction, app: str) -> int:
         print_predictions(found, bound_of=bound_of, as_it_is=usual if changed else None, shown=shown)
         for name, words in late.items():
             click.echo(f"{name}: {words}")
-        for line in (*_others(from_run), *_supposed(factor_of, supposed)):
+        for line in (*(_others(source) if source else ()), *_supposed(factor_of, supposed)):
             click.echo(f"assumed: {line}")
     return Exit.DONE if any(one.predicted is not None for one in found) else Exit.UNKNOWN
 
@@ -230,20 +230,14 @@ def _bucket(text: str) -> int:
     return size
 
 
-def _others(from_run: Path | None) -> Iterator[str]:
+def _others(source: Run) -> Iterator[str]:
     """That others go on using the machine, where they did while its curves were measured."""
-    from linkgauge.findings.read import other_users_of
-    from linkgauge.store.run import load
+    from linkgauge.findings.read import disturbed_in
 
-    if from_run is not None:
-        run = load(from_run)
-        used = other_users_of(run, run.observed())
-        if used.disturbed:
-            measured = {row.identity for row in run.rows() if row.status == "ok"}
-            yield (
-                f"others use the machine as in {len(used.disturbed & measured)} of {used.measured} measurements of "
-                f"{from_run} ('linkgauge findings {from_run}')"
-            )
+    if disturbed := len(disturbed_in(source)):
+        measured = len({row.identity for row in source.rows() if row.status == "ok"})
+        of = f"{disturbed} of {measured} measurements of {source.path}"
+        yield f"others use the machine as in {of} ('linkgauge findings {source.path}')"
 
 
 def _supposed(factor_of: Mapping[str, float], supposed: WhatIf) -> Iterator[str]:

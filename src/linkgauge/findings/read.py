@@ -14,6 +14,7 @@ from linkgauge.expect.of_run import system_of_run
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.measure import FailedCase, Measure
 from linkgauge.findings.samples import RankSeries, Samples
+from linkgauge.model.grouped import grouped
 from linkgauge.model.result import Identity, Launch, Observation, Result
 from linkgauge.run.parent.looks import KEY as LOOKS
 from linkgauge.run.parent.prepared import read_launches
@@ -88,6 +89,12 @@ def other_users_of(run: Run, observations: Sequence[Observation]) -> OtherUsers:
                        lambda row: [place.node for place in places.of_row(row)])  # fmt: skip
 
 
+def disturbed_in(run: Run) -> frozenset[Identity]:
+    """Return the measurements of a run whose medium others used."""
+    measured = (row.identity for row in run.rows() if row.status == "ok")
+    return other_users_of(run, run.observed()).disturbed.intersection(measured)
+
+
 def looks_of(info: Mapping[str, Any]) -> list[Look]:
     """Return what a run stored of its devices from before its first launch and after its last."""
     found = []
@@ -117,9 +124,8 @@ def another_than(launches: Sequence[Launch], system: System | None) -> str:
     """Say that a run's GPUs are another machine's than `system`, as a user may name it; empty where they may be."""
     if system is None:
         return ""
-    hosts: dict[str, list[tuple[int, str]]] = {}
-    for rank in (rank for launch in launches for rank in launch.ranks):
-        hosts.setdefault(rank.host, []).append((rank.device_ordinal or 0, rank.device_name))
+    ranks = (rank for launch in launches for rank in launch.ranks)
+    hosts = grouped((rank.host, (rank.device_ordinal or 0, rank.device_name)) for rank in ranks)
     return another_machine(list(hosts.values()), system.name, [device.model or "" for device in system.devices])
 
 

@@ -138,11 +138,11 @@ def compare_runs(
 
 def undisturbed_repeats(run: Run) -> tuple[dict[Key, Repeats], int]:
     """Return a run's cases without the measurements that other users disturbed, and how many these are."""
-    from linkgauge.findings.read import other_users_of
+    from linkgauge.findings.read import disturbed_in
     from linkgauge.stats.summary import results_of
 
-    rows, disturbed = results_of(run), other_users_of(run, run.observed()).disturbed
-    return repeats_of(rows, disturbed), len(disturbed & {row.identity for row in rows if row.status == "ok"})
+    disturbed = disturbed_in(run)
+    return repeats_of(results_of(run), disturbed), len(disturbed)
 
 
 def disturbed_notes(run: Run, left_out: int) -> list[str]:

@@ -57,7 +57,7 @@ void OneSidedChannel::put(std::size_t target_offset, std::size_t source_offset, 
   ++messages_;
   if (ends_.sender_starts) {
     if (ends_.awaits_consumption && !alone()) await(messages_ - 1);
-    start(target_offset, source_offset, bytes);
+    start_copy(target_offset, source_offset, bytes);
   } else if (!alone()) {
     tell(messages_);
   }
@@ -67,7 +67,7 @@ void OneSidedChannel::get(std::size_t target_offset, std::size_t source_offset, 
   if (!alone()) ++messages_;
   if (ends_.sender_starts) return;
   if (!alone()) await(messages_);
-  start(target_offset, source_offset, bytes);
+  start_copy(target_offset, source_offset, bytes);
 }
 
 void OneSidedChannel::consumed() {

@@ -63,7 +63,7 @@ class OneSidedChannel : public Channel {
   void set_counters(std::unique_ptr<Counters> counters) { counters_ = std::move(counters); }
 
  protected:
-  virtual void start(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) = 0;
+  virtual void start_copy(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) = 0;
   virtual void finish() = 0;  // returns when all started bytes are at the target
   virtual void arrived() {}   // at the target, once the other side has told of completion
   // The counters between two ranks: the rank that starts the copies tells how many messages are where they belong, the

@@ -95,7 +95,7 @@ class CopyChannel final : public OneSidedChannel {
  private:
   static constexpr std::size_t kAligned = 256;  // parts begin where the widest words can
 
-  void start(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) override {
+  void start_copy(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) override {
     const std::size_t ways = routes_.size() + (direct_ != nullptr ? 1 : 0);
     const std::size_t part = ways == 1 ? bytes : (bytes + ways * kAligned - 1) / (ways * kAligned) * kAligned;
     const auto end_of = [&](std::size_t way) { return std::min(bytes, (way + 1) * part); };

@@ -201,7 +201,7 @@ class WindowChannel final : public OneSidedChannel {
   }
 
  private:
-  void start(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) override {
+  void start_copy(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) override {
     if (puts_) {
       mpi_->put(own_ + source_offset, bytes, peer_, target_offset, window_->bits());
     } else {

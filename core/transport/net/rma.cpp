@@ -71,7 +71,7 @@ class RemoteChannel final : public OneSidedChannel {
         told_(&exposed_->counters->words[Counters::told(place)]),
         link_(exposed_->connections->link(flow.peer_of(context.rank()), own)) {}
 
-  void start(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) override {
+  void start_copy(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) override {
     if (puts_) {
       link_->put(own_ + source_offset, bytes, own_memory_, *buffer_, target_offset);
     } else {

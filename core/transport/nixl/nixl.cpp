@@ -123,7 +123,7 @@ class TransferChannel final : public OneSidedChannel {
             .type = type};
   }
 
-  void start(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) override {
+  void start_copy(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) override {
     const Shape shape =
         writes_ ? Shape{source_offset, target_offset, bytes} : Shape{target_offset, source_offset, bytes};
     std::vector<Request>& known = free_[shape];

@@ -53,7 +53,7 @@ class StreamChannel final : public OneSidedChannel {
   }
 
  private:
-  void start(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) override {
+  void start_copy(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) override {
     if (puts_) {
       pe_->calls().nvshmemx_putmem_on_stream(other_.data + target_offset, own_.data + source_offset, bytes, other_.pe,
                                              stream_.handle());

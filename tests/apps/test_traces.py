@@ -500,6 +500,25 @@ def test_an_alltoall_of_uneven_shares_keeps_them(groups: int, tmp_path: Path) ->
     assert not any("shares" in words or "sizes" in words for words in lost)
 
 
+def test_shares_that_are_no_whole_parts_of_the_size_are_not_taken(tmp_path: Path) -> None:
+    """They are of something else, or wrong: each destination gets the mean."""
+    one = {"comms": "all_to_allv", "in_msg_size": 1600, "out_msg_size": 1600, "dtype": "int", "world_size": 2}
+    paths = [written(tmp_path, f"trace.{rank}.json", [{**one, "in_split": [1600, 1599]}]) for rank in range(2)]
+    document, lost = convert(paths)
+    assert [step["collective"] for step in document["step"]] == ["alltoall"]
+    assert any("whole parts" in words for words in lost)
+
+
+@pytest.mark.parametrize("given", [(0, 1, 3), (0, 2)])
+def test_a_rank_without_a_trace_is_named(given: tuple[int, ...], tmp_path: Path) -> None:
+    one = {"comms": "all_reduce", "in_msg_size": 1600, "out_msg_size": 1600, "dtype": "int", "world_size": 4,
+           "global_ranks": [0, 1, 2, 3]}  # fmt: skip
+    paths = [written(tmp_path, f"trace.{rank}.json", [one]) for rank in given]
+    with pytest.raises(UsageError, match=f"rank 3 takes part, and there are traces of {len(given)} ranks: expected"):
+        convert(paths)
+    assert convert(paths[:1])[0]["step"]  # one stands for all
+
+
 def test_what_a_trace_converts_to_has_a_curve_in_the_plan_that_predicts() -> None:
     """Else a program that has it cannot be predicted."""
     cases = parsed_toml(file_of("applications").read_text(), "applications")["case"]

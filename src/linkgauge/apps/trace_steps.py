@@ -241,6 +241,9 @@ def agree(ranks: Sequence[RankSteps]) -> None:
 
 def _share_unevenly(ranks: Sequence[RankSteps], turn: Sequence[Stated]) -> bool:
     """Make an alltoall one of the shares that its ranks state, where they are uneven; whether it is one now."""
+    if any(one.size % (sum(one.shares) or 1) for one in turn):
+        ranks[0].lost["shares of an alltoall that are no whole parts of its size: each destination gets the mean"] += 1
+        return False
     count = len(turn)
     stated = [[one.size * share // (sum(one.shares) or 1) for share in one.shares] for one in turn]
     rows = [[size * (other != rank) for other, size in enumerate(row)] for rank, row in enumerate(stated)]

@@ -15,6 +15,7 @@ import pytest
 from cluster.cluster import Cluster, why_not
 from cluster.layout import MBIT, Layout
 from patience import PATIENCE_S
+from thorough import thorough
 
 needs_cluster = pytest.mark.skipif(bool(why_not()), reason=why_not() or "there is one")
 
@@ -113,6 +114,7 @@ with socket.create_connection((address, 5000)) as link:
 """
 
 
+@thorough("the tests of networks run on it")
 @needs_cluster
 def test_many_into_one_port_share_it_in_equal_parts_and_lose_nothing_where_nothing_is_to_be_lost() -> None:
     rate, senders, windows = 50 * MBIT, ("n0", "n1", "n2"), 3
@@ -155,6 +157,7 @@ else:
 """
 
 
+@thorough("the tests of networks run on it")
 @needs_cluster
 def test_links_upwards_take_the_time_that_they_are_given_and_carry_all_the_same() -> None:
     size = 1 << 20

@@ -175,15 +175,15 @@ def faulted(folder: Path, loads: list[str], fault: dict[str, Any]) -> tuple[Any,
 
 @pytest.mark.parametrize(
     ("kind", "phase", "rank", "status"),
-    [pytest.param("corrupt", "final_check", 3, "disturbed", marks=thorough("it is killed too")),
+    [pytest.param("corrupt", "final_check", 3, "disturbed", marks=thorough("it throws too")),
      pytest.param("throw", "check", 2, "failed", marks=thorough("tests/faults has a rank that throws")),
-     ("kill", "final_check", 3, "disturbed"),
+     pytest.param("kill", "final_check", 3, "disturbed", marks=thorough("it throws too, and is waited for less")),
      pytest.param("corrupt", "final_check", 0, "corrupt", marks=thorough("tests/faults has the measured job's")),
      pytest.param("hang", "final_check", 3, "disturbed", marks=thorough("loads of another launch hang too")),
      pytest.param("kill", "final_check", 1, "crashed", marks=thorough("tests/faults has the measured job's")),
-     pytest.param("throw", "final_check", 2, "disturbed", marks=thorough("it throws in the check too")),
-     pytest.param("segv", "final_check", 2, "disturbed", marks=thorough("it is killed too")),
-     pytest.param("stop", "final_check", 3, "disturbed", marks=thorough("it hangs too")),
+     ("throw", "final_check", 2, "disturbed"),
+     pytest.param("segv", "final_check", 2, "disturbed", marks=thorough("it throws too, and is waited for less")),
+     pytest.param("stop", "final_check", 3, "disturbed", marks=thorough("loads of another launch hang too")),
      pytest.param("hang", "final_check", 1, "hung", marks=thorough("the measured job is killed too"))],
 )  # fmt: skip
 @pytest.mark.skipif(not HAVE_FAULTS, reason=NO_FAULTS)

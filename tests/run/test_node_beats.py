@@ -101,6 +101,7 @@ def test_a_case_that_takes_longer_than_the_patience_on_other_nodes_is_not_hung(
     assert heard == {0, 1}
 
 
+@thorough("a rank that stops here is in tests/faults; the tests below have what nodes report, and silence")
 @several
 @pytest.mark.skipif(not HAVE_FAULTS, reason=NO_FAULTS)
 def test_a_rank_that_stops_on_another_node_is_hung(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

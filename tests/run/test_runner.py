@@ -25,6 +25,7 @@ OF_RULES = thorough("tests beside have the rule by which it goes")
 OTHER_MPIS = [path for path in ("/usr/bin/mpirun.openmpi", "/usr/bin/mpirun.mpich") if os.path.exists(path)]
 
 
+HUNG = thorough("tests/faults has a rank that is stopped and one that hangs")
 VERDICTS = thorough("tests below have runs of which all cases, or all of a transport, are this")
 
 
@@ -50,8 +51,7 @@ def test_every_case_of_a_plan_gets_its_status(run_plan: Any, threads: bool, tmp_
     [
         ("sigkill", "crashed", {"signal": 9}),
         pytest.param("sigsegv", "crashed", {"signal": 11}, marks=thorough("another signal is told of as well")),
-        ("sigstop", "hung", {}),
-        pytest.param("hang", "hung", {}, marks=thorough("a rank that is stopped is hung too")),
+        *(pytest.param(one, "hung", {}, marks=HUNG) for one in ("sigstop", "hang")),
         pytest.param("exit", "crashed", {"exit_status": 3}, marks=thorough("with noise another status is told of")),
         pytest.param("early", "crashed", {}, marks=thorough("a rank that is killed ends early")),
         pytest.param(

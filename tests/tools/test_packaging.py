@@ -116,6 +116,7 @@ def test_the_sdist_holds_what_is_built_and_no_more(sdist: Path) -> None:
     assert {name for name in files if "/" in name} == set(listed.stdout.split())
 
 
+@thorough("releases are built from it")
 def test_the_sdist_configures_without_benchmarks_tests_and_pages(sdist: Path, tmp_path: Path) -> None:
     cmake = Path(sys.executable).with_name("cmake")
     command = [cmake if cmake.exists() else "cmake", "-S", str(sdist), "-B", str(tmp_path), "-G", "Ninja",

@@ -262,7 +262,8 @@ def _whole_case(case: Mapping[str, Any]) -> dict[str, Any]:
 def _usual() -> dict[str, Any]:
     """The defaults of all dimensions, as rows of the cases hold them."""
     case = Case(transport="", pattern="", size=0, size_requested=0, devices=(0, 1))
-    found = {name: value for name, value in case.dimensions().items() if name in schema.dimension_types()}
+    names = schema.dimension_types()
+    found = {name: value for name, value in case.dimensions().items() if name in names}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
 
 

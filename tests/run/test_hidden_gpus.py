@@ -82,7 +82,7 @@ def test_an_exclusive_run_names_who_uses_its_gpus_and_does_not_start(tmp_path: P
         try:
             done = over_two("run", "--out", "run", "--devices", "cuda", "--exclusive", *FEW, cwd=tmp_path,
                             LINKGAUGE_STAND_IN_NVML_PID=str(other.pid))  # fmt: skip
-            waited = over_two("run", "--out", "run", "--devices", "cuda", "--wait-idle", "1s", *FEW, cwd=tmp_path,
+            waited = over_two("run", "--out", "run", "--devices", "cuda", "--wait-idle", "2s", *FEW, cwd=tmp_path,
                               LINKGAUGE_STAND_IN_NVML_PID=str(other.pid))  # fmt: skip
         finally:
             other.kill()

@@ -128,9 +128,10 @@ def read_table(folder: Path, name: str) -> tuple[pa.Table, set[int]]:
     with _opened(path) as file:
         known_later = {**LATER_DIMENSIONS, **dict.fromkeys(schema.LATER_COLUMNS)}
         later = {word: value for word, value in known_later.items() if word in wanted.names}
-        stored = older.stored_names(wanted.names, file.schema_arrow.names)
+        names = file.schema_arrow.names  # read from the file's end each time
+        stored = older.stored_names(wanted.names, names)
         for column in wanted.names:
-            if stored[column] in file.schema_arrow.names:
+            if stored[column] in names:
                 later.pop(column, None)  # an older run lacks those that are left: it has the default, or no value
         there = pa.schema([field.with_name(stored[field.name]) for field in wanted if field.name not in later])
         _check_columns(path, file, there, name)

@@ -103,7 +103,7 @@ def test_a_parent_killed_before_any_step_leaves_what_can_be_resumed_to_the_same(
         assert len(wanted) == 4
         assert set(wanted.values()) == {1}
         assert steps > 40
-        every = 1 if ALL else most(4 if threads else 12, steps // 2)
+        every = 1 if ALL else most(4 if threads else 12, steps)
         for step in range(every // 2, steps, every):
             shutil.rmtree(run, ignore_errors=True)
             status, _ = runs.run(*words, step=step)

@@ -120,8 +120,10 @@ def _converted(files: Sequence[TraceFile], *, eager: bool, host_time: bool) -> t
         raise UsageError(f"{files[0].name}: one rank's messages say not what the others do: expected a trace of each "
                          "rank")  # fmt: skip
     if count > 1 and most > count:
-        raise UsageError(f"{files[0].name}: rank {most - 1} takes part, and there are traces of {count} ranks: expected "
-                         "one of each, or one that stands for all")  # fmt: skip
+        raise UsageError(
+            f"{files[0].name}: rank {most - 1} takes part, and there are traces of {count} ranks: expected one of "
+            "each, or one that stands for all"
+        )
     more = f" and {len(files) - 1} more" if len(files) > 1 else ""
     document: dict[str, Any] = {
         "description": f"{files[0].path.name}{more}: a trace of {', '.join(sorted(kinds))}{_host_decides(ranks)}",

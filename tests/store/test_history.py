@@ -258,7 +258,7 @@ def test_old_days_go_and_others_stay(history: History) -> None:
 _WRITER = """
 import sys
 sys.path.insert(0, {tests!r})
-from test_history import append
+from store.test_history import append
 from linkgauge.store.history import History
 history = History.open({name!r}, make=True)
 for at in range(10_000):
@@ -274,7 +274,7 @@ def test_two_writers_a_compaction_and_a_kill_lose_nothing(tmp_path: Path) -> Non
     name = str(tmp_path / "fleet")
     writers = []
     for who, compacts in (("one", False), ("other", False), ("third", True)):
-        program = _WRITER.format(tests=str(Path(__file__).parent), name=name, who=who, compacts=compacts,
+        program = _WRITER.format(tests=str(Path(__file__).parent.parent), name=name, who=who, compacts=compacts,
                                  day=DAY, later=LATER)  # fmt: skip
         writers.append(subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True))
     done: Counter[str] = Counter()

@@ -14,12 +14,14 @@ from linkgauge.app import cli
 from linkgauge.app.tune import _subject, _usual_buffers
 from linkgauge.apps import catalog
 from linkgauge.model.case import Case, Loads
+from linkgauge.model.transports import TRANSPORTS
 from linkgauge.model.worded import App
 from linkgauge.tune.choice import _patterns_of
 from linkgauge.tune.confirm import tune
 from linkgauge.tune.exports import files, tuner_rows
 from linkgauge.tune.factor import Factor
 from linkgauge.tune.page import sentence
+from linkgauge.tune.proved import proved_in
 from linkgauge.tune.record import Config, Outcome
 from synthetic import make_run
 
@@ -178,6 +180,17 @@ def test_what_a_search_proved_is_advised_alone_and_beside_a_run(
     assert cli.run_command(["advise", str(run), "--tuned", str(search), "--json"]) == 0
     (*_, last) = json.loads(capsys.readouterr().out)
     assert (last["task"], last["exports"]) == (line[2:].partition(":")[0], [["UCX_RNDV_THRESH", "16384"]])
+
+
+@pytest.mark.parametrize("kind", ["host", "cuda", "hip", "sycl", ""])
+def test_what_a_search_is_of_is_read_as_it_is_written(kind: str, tmp_path: Path) -> None:
+    search = _search(tmp_path / "search")
+    file = search / "tuned" / "tuned.json"
+    found = json.loads(file.read_text())
+    for transport in TRANSPORTS:
+        subject = _subject([Case(transport, "allreduce", 64, 64, (0, 1))], kind)
+        file.write_text(json.dumps({**found, "subject": subject}))
+        assert [one.task for one in proved_in(search)] == [subject]
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def _group_of(ranks: Sequence[int]) -> Group | None:
 
 
 def sub_group(rank: RankSteps, ranks: Sequence[int], of_all: int) -> Group | None:
-    """The group where it is not all ranks."""
+    """The group where it is not all ranks; that its ranks take part is noted."""
     rank.most_ranks = max([rank.most_ranks, *(one + 1 for one in ranks)])
     if not ranks or (of_all and len(ranks) >= of_all):
         return None

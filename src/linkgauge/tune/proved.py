@@ -22,7 +22,7 @@ from linkgauge.model.shape import (
     text,
     whole,
 )
-from linkgauge.model.transports import SHOWN_ALIASES, TRANSPORTS
+from linkgauge.model.transports import TRANSPORTS, transport_shown_as
 from linkgauge.plan.tuning_variables import safe_variable
 from linkgauge.stats.compare import Shift
 from linkgauge.tune.exports import ANSWER, FOLDER
@@ -43,7 +43,7 @@ def _exports(value: Any, at: str) -> dict[str, str]:
 
 def _subject(value: Any, at: str) -> str:
     """Of what a search was, as it writes it: it begins with a transport, not with what a shell would run."""
-    if label(value, at).partition(" ")[0] not in (*TRANSPORTS, *SHOWN_ALIASES):
+    if transport_shown_as(label(value, at).partition(" ")[0]) not in TRANSPORTS:
         raise MisshapenError(f"{at} begins with no transport of 'linkgauge list transports': expected a search's words")
     return str(value)
 

@@ -213,17 +213,21 @@ def test_what_the_log_says_was_chosen_is_observed(tmp_path: Path) -> None:
     assert all(row["value"] == (0 if row["name"] == "multicast" else operations[row["case_key"]]) for row in rows)
 
 
-@thorough("a search of a minute and a half; that variables are read from a log has tests of its own")
+SEARCHED = ("--verify", "each", "--time-limit", "30m")
+"""A search ends by what it found, also where all takes ten times as long; thousands of checks for its proof do not."""
+
+
+@thorough("a search of a minute; that variables are read from a log has tests of its own")
 def test_a_setting_of_nccl_is_proved_by_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # A variable of the user's is handed out with what was found; conftest.py sets this one.
     monkeypatch.delenv("MPIR_CVAR_ENABLE_HEAVY_YIELD", raising=False)
     # Of the three the library reads two; by the third nothing can be gained, nor by the protocol.
     words = ("tune", "--devices", "cuda", "--transport", "ccl", "--pattern", "allreduce", "--size", "24KiB",
              "--settings", "NCCL_ALGO,NCCL_PROTO,NCCL_NTHREADS", "--guard", "allgather 24KiB", "--allow", "50",
-             "--threads", "--stop-rule", "count", "--stop-samples", "5", "--max-time", "20s",
-             "--out", "tuned")  # fmt: skip
-    done = linkgauge(*words, "--time-limit", "400s", "--json", cwd=tmp_path, LINKGAUGE_STAND_IN="devices=2",
-                     LINKGAUGE_STAND_IN_NCCL_NO_TREE_US="3000")  # fmt: skip
+             "--threads", "--stop-rule", "count", "--stop-samples", "5", "--max-time", "20s", *SEARCHED,
+             "--out", "tuned", "--json")  # fmt: skip
+    slow = {"LINKGAUGE_STAND_IN": "devices=2", "LINKGAUGE_STAND_IN_NCCL_NO_TREE_US": "3000"}
+    done = linkgauge(*words, cwd=tmp_path, **slow)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     best = found["confirmed"][0]
@@ -242,8 +246,7 @@ def test_a_setting_of_nccl_is_proved_by_its_log(tmp_path: Path, monkeypatch: pyt
     # it seem to do something.
     page = (tmp_path / "tuned" / "tuned" / "page.txt").read_text()
     assert f"chosen: RING LL128, 4 channels -> TREE {protocol}, 4 channels" in page
-    again = linkgauge(*words, "--time-limit", "400s", "--json", cwd=tmp_path, LINKGAUGE_STAND_IN="devices=2",
-                      LINKGAUGE_STAND_IN_NCCL_NO_TREE_US="3000")  # fmt: skip
+    again = linkgauge(*words, cwd=tmp_path, **slow)
     assert json.loads(again.stdout)["chosen"] == found["chosen"]  # from the folder
     assert not any(f"NCCL_{name}: the library does not read it" in page for name in ("ALGO=Ring", "PROTO=LL"))
     assert not any("NCCL_NTHREADS" in one["environment"] for one in found["confirmed"])
@@ -264,7 +267,7 @@ def test_settings_of_a_communicator_are_searched_in_one_launch_and_proved_by_exp
     words = ("tune", "--devices", "cuda", "--transport", "ccl", "--pattern", "allreduce", "--size", "24KiB",
              "--settings", "NCCL_CGA_CLUSTER_SIZE,NCCL_MIN_CTAS,NCCL_MAX_CTAS", "--guard", "allgather 24KiB",
              "--allow", "50", "--threads", "--stop-rule", "count", "--stop-samples", "5", "--max-time", "20s",
-             "--time-limit", "400s", "--out", "tuned", "--json")  # fmt: skip
+             *SEARCHED, "--out", "tuned", "--json")  # fmt: skip
     done = linkgauge(*words, cwd=tmp_path, LINKGAUGE_STAND_IN="devices=2", LINKGAUGE_STAND_IN_NCCL_CLUSTERS_US="3000")
     assert done.returncode == 0, done.stderr
     best = json.loads(done.stdout)["confirmed"][0]

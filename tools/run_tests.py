@@ -20,6 +20,7 @@ from typing import IO
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "tests"
+CORES = len(os.sched_getaffinity(0))
 EXIT_FAILED = 1
 # Failures of at most so many tests are tried once more, with nothing beside them: more are a fault of the code.
 FEW = 10
@@ -121,7 +122,7 @@ def build_cpp_tests() -> bool:
     options += [f"-D{name}={os.environ[name]}" for name in names if name in os.environ]
     commands = [
         ["cmake", "-S", str(ROOT), "-B", str(BUILD), "-G", "Ninja", *options],
-        ["cmake", "--build", str(BUILD), "-j", str(os.cpu_count() or 1)],
+        ["cmake", "--build", str(BUILD), "-j", str(CORES)],
     ]
     for command in commands:
         done = subprocess.run(command, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True)
@@ -134,7 +135,7 @@ def build_cpp_tests() -> bool:
 def run_cpp_tests(output: IO[bytes], *words: str, report: str = "ctest.xml") -> Tally:
     """Runs the C++ tests, which are built, under ctest with further words."""
     # A test that waits for other ranks counts as two (CMakeLists.txt), so that spinning waits stay short.
-    jobs = str(max(2, os.cpu_count() or 1))
+    jobs = str(max(2, CORES))
     # MPICH's wheel has a UCX.
     folders = filter(None, [f"{sys.prefix}/lib/mpich", os.environ.get("LINKGAUGE_TEST_NIXL")])
     os.environ.setdefault("LINKGAUGE_TEST_LIBRARY_FOLDERS", os.pathsep.join(folders))
@@ -146,7 +147,7 @@ def run_python_tests(arguments: list[str], report: str = "pytest.xml") -> Tally:
     """Runs pytest with the user's arguments, which may end in a number of workers of their own (-n)."""
     path = ROOT / "build" / report
     # A test of Python's starts ranks, which wait as much as they compute. tests/conftest.py says what stays together.
-    workers = str(max(2, min(8, (os.cpu_count() or 1) // 2)))
+    workers = str(max(2, min(8, CORES // 2)))
     options = ["-n", workers, "--dist", "loadfile", "--no-loadscope-reorder", f"--junitxml={path}"]
     return run_runner("pytest", [sys.executable, "-m", "pytest", *options, *arguments], path)
 

@@ -29,8 +29,9 @@ def of_check(name: str, root: Path, **changed: Any) -> checks.Result:
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    """Eight GCDs of MI250X as their driver shows them on a quiet node."""
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """Eight GCDs of MI250X as their driver shows them on a quiet node, outside of containers."""
+    monkeypatch.setattr("linkgauge.run.machine.users.in_host_namespace", lambda: True)
     machine = kfd_machine(tmp_path)
     for gpu in range(8):
         place = f"sys/bus/pci/devices/0000:{0xC1 + gpu:02x}:00.0"

@@ -86,6 +86,12 @@ def test_exclusive_refuses_at_once_and_names_who_is_there() -> None:
 
 
 @pytest.fixture
+def on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes have the numbers that drivers give them, as where the tests run in no container."""
+    monkeypatch.setattr("linkgauge.run.machine.users.in_host_namespace", lambda: True)
+
+
+@pytest.fixture
 def other() -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
     yield process
@@ -93,6 +99,7 @@ def other() -> Iterator[subprocess.Popen[bytes]]:
     process.communicate()
 
 
+@pytest.mark.usefixtures("on_the_host")
 def test_processes_of_a_gpu_are_named(other: subprocess.Popen[bytes]) -> None:
     program = Path(f"/proc/{other.pid}/comm").read_text().strip()
     busy = dataclasses.replace(GPU, processes=(other.pid, os.getpid()), busy=0.9)
@@ -120,6 +127,7 @@ def test_work_that_no_listed_process_does_counts() -> None:
     ]
 
 
+@pytest.mark.usefixtures("on_the_host")
 def test_an_mps_server_is_no_user_but_its_clients_are(monkeypatch: pytest.MonkeyPatch) -> None:
     names = {"/proc/50/comm": "nvidia-cuda-mps", "/proc/51/comm": "python3"}
     monkeypatch.setattr(others, "kernel_text", lambda path: names.get(path, ""))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from linkgauge.errors import Exit
+from linkgauge.owner import in_host_namespace
 from stand_ins import STAND_INS, linkgauge_over
 from thorough import thorough
 
@@ -86,11 +87,13 @@ def test_an_exclusive_run_names_who_uses_its_gpus_and_does_not_start(tmp_path: P
                               LINKGAUGE_STAND_IN_NVML_PID=str(other.pid))  # fmt: skip
         finally:
             other.kill()
+    outside = f"a process outside this container (PID {other.pid} there)"  # where the tests run in one
+    named = f"pid {other.pid} (sleep, user " if in_host_namespace() else outside
     for one, fix in ((done, "or leave out --exclusive"), (waited, "give a longer --wait-idle")):
         assert one.returncode == Exit.LACKING
         line = one.stderr.splitlines()[-1]
-        assert f"GPU 0: pid {other.pid} (sleep, user " in line
-        assert f"GPU 1: pid {other.pid}" in line
+        assert f"GPU 0: {named}" in line
+        assert f"GPU 1: {named}" in line
         assert fix in line
-    assert "waiting for an idle machine (GPU 0: pid" in waited.stderr
+    assert f"waiting for an idle machine (GPU 0: {named}" in waited.stderr
     assert not (tmp_path / "run").exists()

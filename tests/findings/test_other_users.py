@@ -353,6 +353,17 @@ def test_processes_are_named_by_a_look_before_the_run() -> None:
     assert use.by == ("pid 1785 (python3, user ann)",)
 
 
+def test_a_program_on_the_hosts_cores_is_not_named_as_the_only_user_of_gpus_that_show_none() -> None:
+    beside = Beside()
+    beside.add({"nvlink_data_tx_bytes": NVLINK_RATE, "nvlink_data_rx_bytes": 0.0})
+    beside.add({"power_violation": 0.0}, pattern="host_to_device")
+    hog = Look(HOST, -SECOND, {}, 16.0, ("pid 9 (hog)",), 32.0)
+    for processes in ((), ("pid 7 (python3)",)):
+        (use,) = beside.found(hog, Look(0, -SECOND, {"NVLink": NVLINK_RATE}, 1.0, processes)).uses
+        assert {HOST, 0} <= {*use.devices}
+        assert (use.by, use.unknown) == (("pid 9 (hog)", *processes), not processes)
+
+
 def test_a_device_that_was_busy_before_the_run_is_used_where_nothing_says_otherwise() -> None:
     beside = Beside()
     beside.add({"power_violation": 0.0})

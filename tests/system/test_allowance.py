@@ -89,6 +89,11 @@ def test_a_cpuset_and_an_affinity_are_told_apart(tmp_path: Path) -> None:
     assert "2 of 8 cores (CPU affinity)" in allowance(tmp_path, range(2)).cores_words
 
 
+def test_a_recorded_machine_has_nothing_of_this_one(tmp_path: Path) -> None:
+    found = allowance(tmp_path, range(3))
+    assert (found.machine_cores, found.cores_words, found.machine_bytes) == (3, "", 0)
+
+
 def test_a_path_outside_of_the_namespace_is_not_followed(tmp_path: Path) -> None:
     tree(tmp_path, "0::/../../other\n", V2, **{"cpu.max": "200000 100000", "other/cpu.max": "1 100000"})
     assert allowance(tmp_path, range(8)).cores == 2.0

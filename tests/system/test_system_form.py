@@ -285,6 +285,22 @@ def test_a_description_may_be_based_on_another() -> None:
         assert str(caught.value) == f"mine.toml: based_on: '{wrong}' is no other described system"
 
 
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ('["gpu0"]', "device 1: name is list: expected a text"),
+        ("1.5", "device 1: name is 1.5: expected a text"),
+        ('"gpu0..7"', "device gpu0: a device of this name is there already"),
+    ],
+)
+def test_a_name_that_is_none_or_comes_twice_is_refused_where_a_description_is_based_on_another(
+    name: str, why: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        from_toml(BASED + f"[[device]]\nname = {name}\n", "mine.toml")
+    assert str(caught.value) == f"mine.toml: {why}"
+
+
 def test_a_share_of_an_algorithm_is_of_cases_that_ask_for_it() -> None:
     system = systems.load("hgx-h200-8")
 

@@ -71,12 +71,14 @@ def _names(facts: Facts, devices: Sequence[int]) -> list[str]:
 
 
 def _who(facts: Facts, use: Use) -> str:
-    if use.by:
-        return listed([str(one) for one in use.by], _MOST)
+    named = listed([str(one) for one in use.by], _MOST)
+    if named and not use.unknown:
+        return named
     if use.media == (NETWORK,):
         return "other traffic"
     can_list = any(one.name == OTHER_PROCESSES for one in facts.observations)
-    return f"another process ({'NVML lists none' if can_list else 'not visible from this container'})"
+    other = f"another process ({'NVML lists none' if can_list else 'not visible from this container'})"
+    return f"{named}, and by {other}" if named else other
 
 
 def _when(facts: Facts, use: Use) -> str:

@@ -41,8 +41,8 @@ class Use:
 
     `cases` are those that ran on one of the devices meanwhile, of which so many were `measured`. `hits` of `witnesses`
     showed it. `rate` is what a link carried in those, in bytes per second, `share` that of the link's rate; None where
-    not known. `period_s`: bursts that recur. `by`: processes that were seen there outside the run. `steady`: no long
-    witness shows a pause, or more than light use.
+    not known. `period_s`: bursts that recur. `by`: processes that were seen there outside the run. `unknown`: a GPU
+    among them was used, and no process was seen on it. `steady`: no long witness shows a pause, or more than light use.
     """
 
     devices: tuple[int, ...]
@@ -57,6 +57,7 @@ class Use:
     share: float | None = None
     period_s: float | None = None
     by: tuple[str, ...] = ()
+    unknown: bool = False
     steady: bool = True
 
     @property
@@ -245,6 +246,7 @@ def _use(parts: Sequence[_Part], beside: Sequence[Beside], links: Links, looks: 
             if one.end_ns - one.start_ns >= _LONG_NS
         ),
         by=tuple(dict.fromkeys(who for look in looks if look.device in spans for who in look.processes)),
+        unknown=any(device >= 0 for device in spans.keys() - {look.device for look in looks if look.processes}),
     )
 
 

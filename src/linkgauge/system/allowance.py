@@ -18,6 +18,7 @@ from linkgauge.files import kernel_text
 from linkgauge.model.quantity import format_bytes
 from linkgauge.system.sysfs import cpu_list
 
+_HERE = Path("/")
 _MOST_MOUNTS = 4 << 20  # bytes: a node with many containers has thousands of mounts
 _MOST_LEVELS = 64
 _LONGEST_GROUP = 200
@@ -210,7 +211,9 @@ def _cpuset(root: Path, affinity: int) -> str:
 
 
 def _machine_bytes(root: Path) -> int:
-    return _meminfo(root, "MemTotal") or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    """0 of a recorded machine that does not say it."""
+    here = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if root == _HERE else 0
+    return _meminfo(root, "MemTotal") or here
 
 
 def _meminfo(root: Path, name: str) -> int | None:
@@ -218,13 +221,14 @@ def _meminfo(root: Path, name: str) -> int | None:
     return int(found[1]) * 1024 if found else None
 
 
-def allowance(root: Path = Path("/"), affinity: Collection[int] | None = None) -> Allowance:
+def allowance(root: Path = _HERE, affinity: Collection[int] | None = None) -> Allowance:
     """What this process may use. About 1 ms.
 
     `root` stands for /, `affinity` for the cores that the scheduler gives it, both of tests and recorded machines.
     """
     cores = len(os.sched_getaffinity(0) if affinity is None else affinity)
-    online = len(cpu_list(kernel_text(root / "sys/devices/system/cpu/online"))) or os.cpu_count() or cores
+    here = os.cpu_count() if root == _HERE else None  # a recorded machine has not as many as this one
+    online = len(cpu_list(kernel_text(root / "sys/devices/system/cpu/online"))) or here or cores
     whole = _machine_bytes(root)
     quotas = [Limit(quota, group.name) for group in _groups(root, "cpu") if (quota := _quota(group)) is not None]
     limits = [Limit(limit, group.name) for group in _groups(root, "memory")
@@ -251,7 +255,7 @@ class Quotas:
     has one.
     """
 
-    def __init__(self, root: Path = Path("/")) -> None:
+    def __init__(self, root: Path = _HERE) -> None:
         """Find the groups with a quota."""
         self._groups = [group for group in _groups(root, "cpu") if _quota(group) is not None]
 
@@ -267,7 +271,7 @@ class Quotas:
                           sum(one.get("nr_throttled", 0) for one in counts), sum(in_ns))  # fmt: skip
 
 
-def free_host_memory(root: Path = Path("/")) -> int:
+def free_host_memory(root: Path = _HERE) -> int:
     """Bytes that this process may still take: MemAvailable, cut by what its cgroup and its parents leave."""
     free = _meminfo(root, "MemAvailable")
     if free is None:

@@ -60,9 +60,16 @@ def _base(said: dict[str, Any], base: Mapping[str, Any]) -> None:
     """
     said["sources"] = {**base.get("sources", {}), **said.get("sources", {})}
     for kind in NODE_KINDS:
-        own = {entry.get("name"): _with_source(entry, said.get("source")) for entry in said.get(kind, [])}
+        own: dict[str, dict[str, Any]] = {}
+        wrong = []  # that have no name, or have one twice: kept, for their fault is named where entries are read
+        for entry in said.get(kind, []):
+            name = entry.get("name")
+            if isinstance(name, str) and name not in own:
+                own[name] = _with_source(entry, said.get("source"))
+            else:
+                wrong.append(entry)
         said[kind] = [{**entry, **own.pop(entry["name"], {})} for entry in _sourced(base, kind)]
-        said[kind] += list(own.values())
+        said[kind] += [*own.values(), *wrong]
     for kind in ("link", "cap"):
         said[kind] = said.get(kind) or _sourced(base, kind)
 

@@ -18,7 +18,7 @@ import pytest
 from fake_readers import GPU, OTHER
 from linkgauge.doctor import idle, others
 from linkgauge.doctor.idle import await_idle, onlooker
-from linkgauge.doctor.others import Cores, gpu_users, too_loaded
+from linkgauge.doctor.others import Cores, gpu_users
 from linkgauge.errors import EnvironmentLackingError, Exit
 
 
@@ -156,10 +156,10 @@ def test_busy_cores_are_counted_from_look_to_look(tmp_path: Path, monkeypatch: p
     clock.sleep(10)
     stat(tmp_path, 1000 + 10 * ticks, 1000 + 10 * ticks)
     expected = [f"{many:.1f} of {many} cores are busy"]
-    assert cores.users() == (expected if too_loaded(many, many) else [])
+    assert cores.users() == expected
     clock.sleep(10)
     stat(tmp_path, 1000 + 10 * ticks, 1000 + 10 * ticks, 10 * ticks)  # a hypervisor had them
-    assert cores.users() == (expected if too_loaded(many, many) else [])
+    assert cores.users() == expected
     (tmp_path / "stat").write_text("cpu0 \u0663 x 99999999999999999999999\n\0\ncpu0\n")
     clock.sleep(10)
     cores.users()

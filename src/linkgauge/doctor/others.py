@@ -28,8 +28,12 @@ _MPS_SERVER = "nvidia-cuda-mps"  # /proc/PID/comm has 15 characters; its clients
 
 
 def too_loaded(busy: float, cores: float) -> bool:
-    """Whether so many busy cores, or runnable processes, of others spoil what is measured on so many cores."""
-    return busy > 0.5 * cores + 0.5
+    """Whether so many busy cores, or runnable processes, of others spoil what is measured on so many cores.
+
+    >>> too_loaded(1.0, 1.0), too_loaded(1.4, 2.0), too_loaded(9.0, 16.0)
+    (True, False, True)
+    """
+    return busy > min(0.5 * cores + 0.5, 0.75 * max(cores, 1.0))
 
 
 def gpu_users(gpus: Sequence[GpuFacts], own: int = 0) -> list[str]:

@@ -26,6 +26,7 @@ from linkgauge.tune.factor import Factor
 from linkgauge.tune.in_launch import InLaunch, room_together_s
 from linkgauge.tune.launches import FolderBench
 from linkgauge.tune.record import Config
+from linkgauge.tune.search import LEAST_PAIRS
 from linkgauge.tune.stored import KEY, differs
 from linkgauge.tune.wanted import Wanted
 from thorough import thorough
@@ -129,7 +130,8 @@ def test_a_budget_is_kept_and_one_that_is_too_small_proves_nothing(wanted: Wante
     found = tune([LINK], bench_in(path, wanted, budget_s=3.0))
     spent = [one for one in load(path).info[KEY]["spent_s"] if one is not None]
     assert spent == sorted(spent)
-    assert found.best is None or spent[-1] <= 3.0 * 1.05 + 1.0
+    assert all(one <= 3.0 for one in spent[:-1])  # none was begun after it; what the last takes is the machine's affair
+    assert found.best is None or len(spent) >= 2 * LEAST_PAIRS
 
 
 def test_another_search_or_a_run_is_not_gone_on_with(wanted: Wanted, tmp_path: Path) -> None:

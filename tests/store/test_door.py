@@ -196,6 +196,39 @@ def test_rows_that_are_packed_into_nothing_are_not_unpacked(folder: Path) -> Non
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 << 10
 
 
+def _varint(number: int) -> bytes:
+    """A number as Thrift's compact protocol writes it, by which Parquet's footers are: zigzag, seven bits a byte."""
+    left, found = 2 * number, bytearray()
+    while left > 127:
+        found.append(left & 127 | 128)
+        left >>= 7
+    return bytes([*found, left])
+
+
+def test_row_groups_that_state_more_rows_than_the_file_are_not_read(folder: Path) -> None:
+    """Arrow reserved 4 GB for a file of 22 kB; each other number of a footer that is changed does as little harm."""
+    file = folder / "observations" / "launch-00000.parquet"
+    count, many = 1234, 1 << 33
+    change(file, lambda table: table.take(pa.array([0] * count)))
+    whole = file.read_bytes()
+    body, footer = whole[: -8 - (size := int.from_bytes(whole[-8:-4], "little"))], whole[-8 - size : -8]
+    word, before = _varint(count), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    stated = []
+    for at in range(len(footer)):
+        if footer.startswith(word, at):
+            changed = footer[:at] + _varint(many) + footer[at + len(word) :]
+            file.write_bytes(body + changed + len(changed).to_bytes(4, "little") + b"PAR1")
+            metadata = pq.ParquetFile(file).metadata
+            stated.append((metadata.num_rows, metadata.row_group(0).num_rows))
+            if many in stated[-1]:
+                with pytest.raises(RunFolderError, match=f"{many} rows in"):
+                    read(folder)
+            else:
+                read(folder)
+    assert {(many, count), (count, many)} < {*stated}
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 << 10
+
+
 @thorough("counts above a bound are in the tests beside")
 def test_a_million_launches_are_too_many(folder: Path) -> None:
     change(folder / "launches.parquet", lambda table: table.take(pa.array([0] * 1_000_000)))

@@ -232,7 +232,8 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
 
 def _check_columns(path: Path, file: pq.ParquetFile, wanted: pa.Schema, name: str) -> None:
     """Refuse what would not fit, before any of it is read: Parquet packs 10^8 rows that are alike into a few bytes."""
-    rows, size = file.metadata.num_rows, path.stat().st_size
+    in_groups = sum(abs(file.metadata.row_group(number).num_rows) for number in range(file.num_row_groups))
+    rows, size = max(file.metadata.num_rows, in_groups), path.stat().st_size
     if rows > min(MOST_ROWS[name], _ROWS_A_BYTE * size + _FEW_ROWS):
         raise RunFolderError(
             f"{path}: {rows} rows in {size} bytes: expected what a run writes, at most {MOST_ROWS[name]}"
@@ -250,7 +251,7 @@ def _check_columns(path: Path, file: pq.ParquetFile, wanted: pa.Schema, name: st
 
 
 def _values_in_lists(file: pq.ParquetFile, wanted: pa.Schema) -> int:
-    """How many values the columns have whose rows are lists: of others a row has one.
+    """How many values the columns have whose rows are lists. Of others Arrow reads no more than the groups have rows.
 
     Where the footer contradicts itself Arrow raises as it reads a column, and ends the process as it is asked for what
     the footer says of one. So a row is read first.

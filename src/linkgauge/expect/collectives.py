@@ -19,8 +19,8 @@ from linkgauge.system.units import show_rate
 
 IN_NETWORK, MULTICAST = "in-network reduction", "multicast"
 _ALONE = "repeated by devices alone"
-# By version of NVLink, of 5 to 8 devices and messages of a GiB and more (rule allreduce_nvls_seen).
-_NVLS_SEEN = {"4": 0.68, "5": 0.60}
+# By version of NVLink, of 5 to 8 devices and messages of a GiB and more (rule allreduce_nvls_typical).
+_NVLS_TYPICAL = {"4": 0.68, "5": 0.60}
 _NVLS_MOST, _NVLS_LEAST_BYTES = 8, 1 << 30
 _NEVER_REACHED = ("injection", "allreduce_cut", "allreduce_bytes")
 
@@ -276,9 +276,9 @@ def _nvls(q: Query, graph: Wires) -> list[Limit]:
     words = f"{show_rate(port)} of a port for m (1 + 1/{n}) bytes each way"
     result = [limit("allreduce_nvls", value, words)]
     versions = {link.version for name in q.names for link in q.system.links_of(name) if link.kind == "nvlink"}
-    share = _NVLS_SEEN.get(next(iter(versions)) or "") if len(versions) == 1 else None
+    share = _NVLS_TYPICAL.get(next(iter(versions)) or "") if len(versions) == 1 else None
     if share is not None and 2 < n <= _NVLS_MOST and (q.size_bytes or _NVLS_LEAST_BYTES) >= _NVLS_LEAST_BYTES:
-        result.append(limit("allreduce_nvls_seen", value * share, f"{percent(share)} of allreduce_nvls"))
+        result.append(limit("allreduce_nvls_typical", value * share, f"{percent(share)} of allreduce_nvls"))
     return result
 
 

@@ -252,7 +252,7 @@ _TABLE = (
         "One rank a device, and links to switches alone that repeat and add, as NVLS uses them.",
     ),
     Rule(
-        "allreduce_nvls_seen",
+        "allreduce_nvls_typical",
         "typical",
         "allreduce",
         "0.68 (NVLink 4) or 0.60 (NVLink 5) of allreduce_nvls",

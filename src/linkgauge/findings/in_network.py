@@ -27,11 +27,11 @@ _SWITCHES = ("NCCL_NVLS_ENABLE", "NCCL_ALGO")
 @rule("an allreduce as fast as a ring, on switches by which NVLink SHARP is faster")
 def nvlink_sharp_lost(facts: Facts) -> Iterable[Finding]:
     """Allreduces that leave the algorithm to the library and reach what its ring does, not what NVLink SHARP does."""
-    lost = [(loss, measure, seen) for measure in facts.measures if (found := _lost(facts, measure))
-            for loss, seen in (found,)]  # fmt: skip
+    lost = [(loss, measure, typical) for measure in facts.measures if (found := _lost(facts, measure))
+            for loss, typical in (found,)]  # fmt: skip
     if not lost:
         return
-    loss, one, seen = max(lost, key=lambda item: (item[1].size, item[0]))
+    loss, one, typical = max(lost, key=lambda item: (item[1].size, item[0]))
     factor = float(PATTERNS[one.pattern].bus_factor(one.ranks))
     launched = {launch.launch_key: launch.env for launch in facts.launches}
     said = [f"{name}={value}" for name in _SWITCHES if (value := launched.get(one.launch_key, {}).get(name))]
@@ -41,7 +41,7 @@ def nvlink_sharp_lost(facts: Facts) -> Iterable[Finding]:
         "loss",
         f"{one.label} on {one.ranks} {facts.noun}s",
         f"{one.label} on {one.ranks} {facts.noun}s has a busbw of {rate_text(one.bus)} at {size_text(one.size)}, as a "
-        f"ring has; with NVLink SHARP such machines have {rate_text(seen * factor)}.{cause}",
+        f"ring has; with NVLink SHARP such machines have {rate_text(typical * factor)}.{cause}",
         tuple(
             Evidence(f"{m.label} of {size_text(m.size)} on {m.ranks} {facts.noun}s: {rate_text(m.bus)}", keys([m]))
             for _, m, _ in lost
@@ -66,10 +66,10 @@ def _lost(facts: Facts, measure: Measure) -> tuple[float, float] | None:
     value = {one.rule: one.value_bytes_per_s for one in facts.limits(measure) if one.value_bytes_per_s}
     ring = {one.rule: one.value_bytes_per_s for one in facts.limits(measure, algorithm="ring")
             if one.kind == "upper bound" and one.value_bytes_per_s}  # fmt: skip
-    seen = value.get("allreduce_nvls_seen")
-    if seen is None or not ring or seen < _LEAST_GAIN * (best := min(ring.values())):
+    typical = value.get("allreduce_nvls_typical")
+    if typical is None or not ring or typical < _LEAST_GAIN * (best := min(ring.values())):
         return None
     reached = measure.goodput / (1 - min(measure.half_width, 0.5))
-    if reached < (1 - _SHORT) * seen and _LEAST_OF_RING * best <= measure.goodput <= _MOST_OF_RING * best:
-        return 1 - measure.goodput / seen, seen
+    if reached < (1 - _SHORT) * typical and _LEAST_OF_RING * best <= measure.goodput <= _MOST_OF_RING * best:
+        return 1 - measure.goodput / typical, typical
     return None

@@ -31,7 +31,7 @@ FITS: dict[Fit, str] = {
 _LARGE = 16 << 30
 _ROUNDING = 1e-3
 _MEMORY_LEFT = 0.75  # no link of a memory dies alone; a bar that lets a quarter of its rate be lost catches nothing
-_PORT_RATE, _PORT_SEEN = 50e9, 0.982  # ib_write_bw on eight ports of 400 Gb/s: 392.82 Gb/s at the least
+_PORT_RATE, _PORT_MEASURED = 50e9, 0.982  # ib_write_bw on eight ports of 400 Gb/s: 392.82 Gb/s at the least
 _PORT_SOURCE = "AlizeeChen11/azurehpc-health-checks, customTests/debugging-test-failure.md"
 _HALF = 0.5  # a host link that lost lanes, a NIC's port that trained lower
 
@@ -91,13 +91,13 @@ def _judged(bar: Bar, limit: float, rule: str, left: float, usual: float | None,
         return dataclasses.replace(
             made, why=f"{percent(bar.value / limit)} of what {allowed}; no measurement of this class is known"
         )
-    seen = f"{_rate(bar, usual)} was measured on a healthy machine ({source})"
+    measured = f"{_rate(bar, usual)} was measured on a healthy machine ({source})"
     if bar.value > usual * (1 + _ROUNDING):
-        return dataclasses.replace(made, fit="too high", why=seen)
+        return dataclasses.replace(made, fit="too high", why=measured)
     dead = f"with a dead link {_rate(bar, usual * left)} is left"
     if bar.value <= usual * left:
-        return dataclasses.replace(made, fit="toothless", why=f"{seen}; {dead}")
-    return dataclasses.replace(made, fit="about right", why=f"{seen}; {dead}")
+        return dataclasses.replace(made, fit="toothless", why=f"{measured}; {dead}")
+    return dataclasses.replace(made, fit="about right", why=f"{measured}; {dead}")
 
 
 def _rate(bar: Bar, value: float) -> str:
@@ -135,8 +135,8 @@ def _usual(system: System, bar: Bar, ranks: int, size: int, kind: str, limit: fl
     if bar.nodes > 1:
         return None, ""
     case = {"pattern": bar.pattern, "transport": bar.transport, "devices": range(ranks), "size": size}
-    seen = next((one for one in limits(system, case) if one.rule == "allreduce_nvls_seen"), None)
-    return (None, "") if seen is None else (seen.value_bytes_per_s, f"rule {seen.rule}")
+    typical = next((one for one in limits(system, case) if one.rule == "allreduce_nvls_typical"), None)
+    return (None, "") if typical is None else (typical.value_bytes_per_s, f"rule {typical.rule}")
 
 
 def _port(bar: Bar, system: System) -> JudgedBar:
@@ -144,7 +144,7 @@ def _port(bar: Bar, system: System) -> JudgedBar:
     if not rates:
         return JudgedBar(bar, "unknown", f"the description of {system.name} has no rate of a NIC's port")
     rate = min(rates)
-    usual = (rate * _PORT_SEEN, _PORT_SOURCE) if rate == _PORT_RATE else (None, "")
+    usual = (rate * _PORT_MEASURED, _PORT_SOURCE) if rate == _PORT_RATE else (None, "")
     return _judged(bar, rate, f"port of a NIC, {_rate(bar, rate)}", _HALF, *usual)
 
 

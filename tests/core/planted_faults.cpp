@@ -110,13 +110,19 @@ FaultInjector::FaultInjector(Fault fault, int launch_rank, DeviceRuntime& runtim
       here_(fault_.rank == launch_rank),
       runtime_(std::make_unique<WatchedRuntime>(runtime)) {}
 
-FaultInjector::~FaultInjector() = default;
+FaultInjector::~FaultInjector() {
+  if (sender_.joinable()) sender_.join();
+}
 
 DeviceRuntime& FaultInjector::runtime() { return *runtime_; }
 void FaultInjector::begin_case(const CaseSpec& spec) { spec_ = spec; }
 
 void FaultInjector::at(Moment phase, std::int64_t sample, bool after) {
   if (!here_ || fault_.phase != phase || (fault_.sample >= 0 && fault_.sample != sample)) return;
+  if (after && sender_.joinable()) {  // the operation was quicker than the signal
+    sender_.join();
+    while (true) pause();
+  }
   const bool needs_data = fault_.kind == FaultKind::kCorrupt;
   if (after != needs_data) return;
   switch (fault_.kind) {
@@ -150,16 +156,17 @@ void FaultInjector::at(Moment phase, std::int64_t sample, bool after) {
   }
 }
 
-// At kTime the signal comes from a thread of its own while the operation is under way.
-void FaultInjector::send(int signal) const {
+// Before the rank goes on the signal has acted: one to the process takes whichever thread runs first, which on a busy
+// machine can be after the case. At kTime it comes from a thread of its own while the operation is under way.
+void FaultInjector::send(int signal) {
   if (fault_.phase != Moment::kTime) {
-    kill(getpid(), signal);
+    raise(signal);
     return;
   }
-  std::thread([signal] {
+  sender_ = std::thread([signal] {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
     kill(getpid(), signal);
-  }).detach();
+  });
 }
 
 // Asynchronous, as a wrong kernel is: whoever calls the runtime next learns of it.

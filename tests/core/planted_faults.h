@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/case_spec.h"
@@ -66,7 +67,7 @@ class FaultInjector final : public CaseHook {
   void at(Moment phase, std::int64_t sample, bool after) override;
 
  private:
-  void send(int signal) const;
+  void send(int signal);
   void flip_bytes();
   void write_astray();
 
@@ -74,6 +75,7 @@ class FaultInjector final : public CaseHook {
   bool here_;  // this rank is the one
   std::unique_ptr<WatchedRuntime> runtime_;
   CaseSpec spec_;
+  std::thread sender_;
 };
 
 }  // namespace linkgauge

@@ -2,7 +2,10 @@
 #include "run/session.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <csignal>
 #include <numeric>
 
 #include "base/errors.h"
@@ -317,6 +320,33 @@ TEST_P(FaultPhase, FlippedBytesAreCaught) {
     set_fault(session, std::nullopt);
     expect_good(session.measure(spec));
   });
+}
+
+thread_local bool of_rank_1 = false;
+std::atomic<bool> went_on{false};
+
+// Ends the process: with 0 where the signal acts before its rank goes on, and on the rank's thread where it is to.
+[[noreturn]] void signalled(Moment phase) {
+  constexpr auto before = [](int) { _exit(went_on ? 1 : 0); };
+  constexpr auto on_its_thread = [](int) { _exit(of_rank_1 ? 0 : 1); };
+  std::signal(SIGSEGV, phase == Moment::kTime ? before : on_its_thread);
+  with_sessions(2, [&](Session& session, Group& group) {
+    CaseSpec spec = copy_case({0, 1});
+    spec.traffic.size_bytes = 8;
+    spec.timing.stop.samples = 1;
+    of_rank_1 = group.rank() == 1;
+    set_fault(session, Fault{FaultKind::kSegv, phase, -1, 1});
+    session.measure(spec);
+    went_on = true;
+  });
+  _exit(2);
+}
+
+// What ends a case is not taken for the next one's: real faults act on the thread that runs into them.
+TEST(Fault, ASignalActsBeforeItsRankGoesOn) {
+  EXPECT_EXIT(signalled(Moment::kCheck), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(signalled(Moment::kTime), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(signalled(Moment::kRelease), testing::ExitedWithCode(0), "");
 }
 
 TEST(Fault, WordsAreChecked) {

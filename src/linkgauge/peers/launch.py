@@ -211,7 +211,8 @@ def _rpath_before(program: Path, soname: str, path: str) -> str:
 @functools.lru_cache(maxsize=256)
 def _ldd(program: Path, path: str | None = None, option: str = "", debug: str = "") -> str:
     """What ldd says of a program under a library path, None for our own; empty where it cannot say."""
-    environment = {**os.environ, **({} if path is None else {"LD_LIBRARY_PATH": path})}
+    # The shell that ldd is written in speaks of a locale that is not installed.
+    environment = {**os.environ, "LC_ALL": "C", **({} if path is None else {"LD_LIBRARY_PATH": path})}
     environment |= {"LD_DEBUG": debug} if debug else {}
     command = ["ldd", *([option] if option else []), str(program.resolve())]
     try:

@@ -99,12 +99,13 @@ class FakeSession:
             with open(marker, "w") as file:
                 file.write("planted")
         kind = str(fault["kind"])
+        # On this thread, so that it does not go on: another one, to which a signal of the process may go, can be late.
         if kind == "sigkill":
-            os.kill(os.getpid(), signal.SIGKILL)
+            signal.raise_signal(signal.SIGKILL)
         elif kind == "sigsegv":
-            os.kill(os.getpid(), signal.SIGSEGV)
+            signal.raise_signal(signal.SIGSEGV)
         elif kind == "sigstop":
-            os.kill(os.getpid(), signal.SIGSTOP)
+            signal.raise_signal(signal.SIGSTOP)
         elif kind == "hang":
             time.sleep(1000)
         elif kind in ("exit", "early"):

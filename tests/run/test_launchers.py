@@ -15,8 +15,8 @@ import pytest
 
 from linkgauge import owner
 from linkgauge.errors import EnvironmentLackingError, UsageError
-from linkgauge.run.launchers import base, launcher_for
-from linkgauge.run.launchers.base import Launcher, LaunchRequest, library_environment
+from linkgauge.run.launchers import launcher_for
+from linkgauge.run.launchers.base import _JOBS, Launcher, LaunchRequest, library_environment
 from linkgauge.run.launchers.hydra import Hydra
 from linkgauge.run.launchers.openmpi import OpenMpi
 from linkgauge.run.launchers.srun import Srun
@@ -60,7 +60,7 @@ def test_a_job_of_slurm_looks_at_its_nodes_by_steps_whatever_starts_the_ranks(
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    ways = ("HYDRA_", "I_MPI_", "OMPI_MCA_plm", "PRTE_MCA_plm", *base._JOBS)  # by which who tests may reach nodes
+    ways = ("HYDRA_", "I_MPI_", "OMPI_MCA_plm", "PRTE_MCA_plm", *_JOBS)  # by which who tests may reach nodes
     for name in [name for name in os.environ if name.startswith(ways)]:
         monkeypatch.delenv(name)
     shells = {kind: launcher_for(fake_mpi(kind)).node_shell(["--own"]) for kind in ("hydra", "openmpi", "srun")}
